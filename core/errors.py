@@ -1,17 +1,17 @@
 """Every error that Pilothouse raises on purpose, by who must act on it.
 
-    PilothouseError
-    +-- ModelError            the loop acts: wait, climb the ladder, or settle
-    |   +-- ModelBusy             429, 529 or overloaded in the stream; may carry `retry_after_s`
-    |   +-- ModelStreamBroken     the stream ended without `message_stop`
-    |   +-- ModelUnavailable      no answer: connection, time-out, 5xx
-    |   +-- ModelRefusedHistory   a structural 400: never retried with the same body
-    |   +-- ModelMisconfigured    key, model name or permission: the operator acts
-    +-- IllegalMove           a bug: a state machine was asked for a move that its table does not have
-    +-- LostLease             this worker may not write any more; somebody else does
-    +-- Stopped               a stop in scope is committed: nothing may start
-    +-- ToolError             the model acts: its text is the tool's result
-    +-- BadInput              a person or the operator acts: one sentence that says what to do
+PilothouseError
++-- ModelError            the loop acts: wait, climb the ladder, or settle
+|   +-- ModelBusy             429, 529 or overloaded in the stream; may carry `retry_after_s`
+|   +-- ModelStreamBroken     the stream ended without `message_stop`
+|   +-- ModelUnavailable      no answer: connection, time-out, 5xx
+|   +-- ModelRefusedHistory   a structural 400: never retried with the same body
+|   +-- ModelMisconfigured    key, model name or permission: the operator acts
++-- IllegalMove           a bug: a state machine was asked for a move that its table does not have
++-- LostLease             this worker may not write any more; somebody else does
++-- Stopped               a stop in scope is committed: nothing may start
++-- ToolError             the model acts: its text is the tool's result
++-- BadInput              a person or the operator acts: one sentence that says what to do
 """
 
 from __future__ import annotations

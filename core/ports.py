@@ -1,9 +1,9 @@
 """What the core needs from the world, as protocols. Each has one contract suite in `tests/contracts/`.
 
-    Model       one streamed answer for one request
-    Tool        one thing that the model may call
-    Clock       monotonic time and sleeping
-    Doorbell    "there is mail": notification gives speed, the database gives truth
+Model       one streamed answer for one request
+Tool        one thing that the model may call
+Clock       monotonic time and sleeping
+Doorbell    "there is mail": notification gives speed, the database gives truth
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Do it. Cancellation must be honoured at once. Raises `core.errors.ToolError` for what the model can mend."""
+        """Do it. Honours cancellation at once; `core.errors.ToolError` is for what the model can mend."""
         ...
 
     async def health(self) -> str | None:
