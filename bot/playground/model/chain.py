@@ -1,0 +1,145 @@
+"""Conversations as chains of digests: what a thinking block is bound to, and what may never change.
+
+A request is flattened to its list of (role, block). Cache marks are not content, a plain string is one text
+block, and the order of keys means nothing; so two requests say the same if and only if their chains are equal,
+and one extends the other if and only if it begins with the other's links.
+
+A thinking block's signature binds three things: its own text, everything before it except other thinking
+(system, tools, messages), and the thinking block before it. So a changed text is told from a changed prefix,
+thinking may be left out from the start or from the end, and a gap in the middle is noticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from core.messages import Block
+
+Digest = bytes
+SIZE = 16
+START: Digest = b""
+
+INVALID = "messages.{m}.content.{b}: Invalid `signature` in `thinking` block"
+UNBOUND = (
+    "messages.{m}.content.{b}: Invalid `signature` in `thinking` block. The block is bound to a different "
+    "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
+    '"drop_block". {what}'
+)
+CHANGED = "The system prompt, the tools or an earlier message changed."
+MISSING = "an earlier thinking block is missing or out of order"
+
+
+def digest(*parts: bytes) -> Digest:
+    """A short digest of `parts`, each of them closed off from the next."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.digest()[:SIZE]
+
+
+def without_marks(value: Any) -> Any:
+    """`value` without cache marks on it or on the blocks inside it."""
+    if isinstance(value, list):
+        return [without_marks(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: item for key, item in value.items() if key != "cache_control"}
+    if isinstance(found.get("content"), list):
+        found["content"] = without_marks(found["content"])
+    return found
+
+
+def canonical(value: Any) -> bytes:
+    """`value` as bytes that are equal for equal JSON values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def blocks_of(content: Any) -> list[Block]:
+    """Message or system content as a list of blocks without cache marks."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [without_marks(block) for block in content or () if isinstance(block, Mapping)]
+
+
+def frozen(body: Mapping[str, Any]) -> tuple[Digest, Digest]:
+    """Digests of the system prompt and of the tool list."""
+    system = canonical(blocks_of(body.get("system")))
+    return digest(system), digest(canonical(without_marks(list(body.get("tools") or ()))))
+
+
+def flatten(messages: Sequence[Any]) -> Iterator[tuple[int, int, str, Block]]:
+    """Every block with the numbers of its message and of itself, and its role."""
+    for m, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for b, block in enumerate(blocks_of(content)):
+            yield m, b, str(message.get("role")), block
+
+
+class Signer:
+    """Makes and checks the signatures of thinking blocks. The same `secret` knows its own after a restart."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, thinking: str, prefix: Digest, before: Digest) -> str:
+        """The signature of `thinking` behind `prefix` and behind the thinking block `before`; no two are equal."""
+        bound = prefix + before.ljust(SIZE, b"\0") + secrets.token_bytes(SIZE)
+        return base64.b64encode(bound + self._mac(bound, thinking)).decode()
+
+    def problem(self, block: Mapping[str, Any], prefix: Digest, before: Digest | None) -> str | None:
+        """The text of what is wrong, with places left open; `before` None: no thinking was kept before it."""
+        try:
+            signed = base64.b64decode(str(block.get("signature", "")), validate=True)
+        except (binascii.Error, ValueError):
+            return INVALID
+        bound, mac = signed[: 3 * SIZE], signed[3 * SIZE :]
+        if not hmac.compare_digest(mac, self._mac(bound, str(block.get("thinking", "")))):
+            return INVALID
+        if bound[:SIZE] != prefix:
+            return UNBOUND.replace("{what}", CHANGED)
+        if before is not None and bound[SIZE : 2 * SIZE] != before.ljust(SIZE, b"\0"):
+            return UNBOUND.replace("{what}", MISSING)
+        return None
+
+    def _mac(self, bound: bytes, thinking: str) -> bytes:
+        message = bound + thinking.encode("utf-8", "surrogatepass")
+        return hmac.new(self._secret, message, hashlib.sha256).digest()[:SIZE]
+
+
+class Binding:
+    """Walks over a conversation, checking the thinking that comes back and signing what is new."""
+
+    def __init__(self, signer: Signer, body: Mapping[str, Any]) -> None:
+        self._signer = signer
+        self._prefix = digest(*frozen(body))
+        self._thought: Digest | None = None
+
+    def check(self, messages: Sequence[Any]) -> dict[tuple[int, int], str]:
+        """The API's text for each bad thinking block of `messages`, by the numbers of message and block."""
+        bad = {}
+        for m, b, role, block in flatten(messages):
+            if block.get("type") == "thinking":
+                problem = self._signer.problem(block, self._prefix, self._thought)
+                if problem is not None:
+                    bad[m, b] = problem.replace("{m}", str(m)).replace("{b}", str(b))
+            self.add(role, block)
+        return bad
+
+    def add(self, role: str, block: Block) -> None:
+        """`block` is part of the conversation from here on."""
+        if block.get("type") == "thinking":
+            self._thought = digest(canonical(block))
+        else:
+            self._prefix = digest(self._prefix, role.encode(), canonical(block))
+
+    def sign(self, thinking: str) -> str:
+        """The signature for `thinking` at this place."""
+        return self._signer.sign(thinking, self._prefix, self._thought or START)

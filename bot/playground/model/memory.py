@@ -1,0 +1,123 @@
+"""What the scripted model remembers of each conversation, to hold its client to law 1.
+
+Of two requests of one conversation the later one must begin with everything that the earlier one said, in the
+same order, under the same system prompt and with the same tools. The last user message may have grown, as long
+as the model has not answered on it: in the flattened list that is just another extension.
+
+Whose conversation is it? `metadata.user_id` says so if it is there. Otherwise the opening does: everything up to
+the end of the model's first message, which mostly holds an id or a signature that no other thread has. Two threads
+may open with the same words and even get the same words back; so under one opening there may be as many
+conversations as were asked in it. What we have never seen (a restart on our side) we have to believe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.playground.model.chain import Digest, canonical, digest, flatten, frozen
+
+SYSTEM = "system: the system prompt of this conversation has changed; it is frozen with the first request"
+TOOLS = "tools: the tool list of this conversation has changed; it is frozen with the first request"
+REWRITTEN = "messages: not an extension of the former request of this conversation: its entry {at} of {of} is gone"
+
+
+@dataclass(slots=True)
+class _Line:
+    """One conversation: what is frozen, the links of its last request, and how often exactly it was sent."""
+
+    system: Digest
+    tools: Digest
+    links: list[Digest]
+    sent: int = 1
+
+    def problem(self, later: _Line) -> str | None:
+        """Why `later` can't be the next request of this conversation."""
+        if later.system != self.system:
+            return SYSTEM
+        if later.tools != self.tools:
+            return TOOLS
+        same = _common(self.links, later.links)
+        return REWRITTEN.format(at=same, of=len(self.links)) if same < len(self.links) else None
+
+
+class Memory:
+    """All conversations that this server has seen."""
+
+    def __init__(self) -> None:
+        self._openings: dict[Digest, list[_Line]] = {}
+        self._lines: dict[Digest, list[_Line]] = {}
+
+    def problem(self, body: Mapping[str, Any]) -> str | None:
+        """What is wrong with `body` as the next request of its conversation; if nothing is, it is remembered."""
+        links, opening = _links(body)
+        line = _Line(*frozen(body), links)
+        user = (body.get("metadata") or {}).get("user_id")
+        if user:
+            return _go_on(self._lines.setdefault(digest(str(user).encode()), []), line, branches=1)
+        if not links:
+            return None
+        asked = self._openings.setdefault(links[0], [])
+        if opening is None:
+            _ask(asked, line)
+            return None
+        answered = _Line(line.system, line.tools, links[: opening.asked])
+        problems = [one.problem(answered) for one in asked]
+        if problems and all(problems):
+            return problems[-1]
+        branches = sum(one.sent for one, problem in zip(asked, problems, strict=True) if problem is None)
+        return _go_on(self._lines.setdefault(links[opening.said - 1], []), line, branches or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Numbers of blocks: what was asked first, and what has been said with the model's first message."""
+
+    asked: int
+    said: int
+
+
+def _ask(asked: list[_Line], line: _Line) -> None:
+    """A request without any answer in it: it may be a retry, or the first of a new thread."""
+    for one in asked:
+        if one.links == line.links and one.problem(line) is None:
+            one.sent += 1
+            return
+    asked.append(line)
+
+
+def _go_on(lines: list[_Line], line: _Line, branches: int) -> str | None:
+    """Put `line` in the place of the conversation that it extends, or beside the others if there is room."""
+    problem = None
+    for index, one in enumerate(lines):
+        problem = one.problem(line)
+        if problem is None:
+            lines[index] = line
+            return None
+    if len(lines) >= branches:
+        return problem
+    lines.append(line)
+    return None
+
+
+def _links(body: Mapping[str, Any]) -> tuple[list[Digest], _Opening | None]:
+    """One link for every block, each bound to all before it, and where the model's first message lies."""
+    links: list[Digest] = []
+    said: list[int] = []
+    last, first_message = b"", None
+    for m, _, role, block in flatten(body.get("messages") or ()):
+        last = digest(last, role.encode(), canonical(block))
+        links.append(last)
+        if role == "assistant" and first_message in (None, m):
+            first_message = m
+            said.append(len(links))
+    return links, _Opening(said[0] - 1, said[-1]) if said else None
+
+
+def _common(left: list[Digest], right: list[Digest]) -> int:
+    """How many links at the start both have."""
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return index
+    return min(len(left), len(right))
