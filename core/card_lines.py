@@ -1,0 +1,184 @@
+"""The lines of a card: calls, steps and helpers, short enough to be read at a glance.
+
+A call that went wrong says how, in words that are true: cancelled is not failed, denied did not run, and unknown may
+have run. What is folded away is counted, and what must not be overlooked in it is counted by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal
+
+from core.card_words import span
+
+SHOWN_STEPS = 2
+SHOWN_CALLS = 6
+SUMMARY_CHARS = 110
+SAID_CHARS = 240
+ASKED_CHARS = 160
+
+Line = tuple["Glyph", str]
+
+
+class CallState(StrEnum):
+    """Where a tool call is, or how it ended."""
+
+    RUNNING = "running"
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    DENIED = "denied"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    STOPPED = "stopped"
+    NOT_RUN = "not_run"
+
+
+class Glyph(StrEnum):
+    """The sign in front of a line."""
+
+    ASKED = "asked"
+    FOLDED = "folded"
+    SAID = "said"
+    NOTE = "note"
+    NEXT = "next"
+    RUNNING = "running"
+    OK = "ok"
+    FAILED = "failed"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    ASKING = "asking"
+
+
+CALL_WORDS: dict[CallState, tuple[Glyph, str]] = {
+    CallState.RUNNING: (Glyph.RUNNING, "running"),
+    CallState.OK: (Glyph.OK, ""),
+    CallState.ERROR: (Glyph.FAILED, "failed"),
+    CallState.TIMEOUT: (Glyph.FAILED, "timed out"),
+    CallState.CANCELLED: (Glyph.ENDED, "cancelled, nothing was read"),
+    CallState.INTERRUPTED: (Glyph.ENDED, "interrupted by a restart"),
+    CallState.DENIED: (Glyph.ENDED, "denied, did not run"),
+    CallState.REFUSED: (Glyph.ENDED, "not allowed, did not run"),
+    CallState.UNKNOWN: (Glyph.UNKNOWN, "outcome unknown, it may have run"),
+    CallState.STOPPED: (Glyph.ENDED, "stopped"),
+    CallState.NOT_RUN: (Glyph.ENDED, "not run"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """One tool call. `seconds` is how long it took or has been running."""
+
+    tool: str
+    summary: str
+    state: CallState
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """One step: what the model said beside its calls, and the calls."""
+
+    number: int
+    calls: tuple[CallLine, ...]
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HelperLine:
+    """A helper that the turn dispatched."""
+
+    name: str
+    state: Literal["running", "asking", "done"]
+    doing: str = ""
+
+
+def asked_line(text: str) -> list[Line]:
+    """What was asked."""
+    text = short(text, ASKED_CHARS)
+    return [(Glyph.ASKED, text)] if text else []
+
+
+def step_lines(steps: Sequence[StepLine], shown: int = SHOWN_STEPS) -> list[Line]:
+    """The last steps in full, everything before them in one line."""
+    cut = max(0, len(steps) - shown)
+    lines = folded(steps[:cut], earlier=True)
+    for step in steps[cut:]:
+        if said := short(step.said, SAID_CHARS):
+            lines.append((Glyph.SAID, said))
+        lines += [_call(call) for call in step.calls[:SHOWN_CALLS]]
+        if hidden := step.calls[SHOWN_CALLS:]:
+            lines.append(_hidden(hidden))
+    return lines
+
+
+def _hidden(calls: Sequence[CallLine]) -> Line:
+    running = any(map(_runs, calls))
+    return (Glyph.RUNNING if running else Glyph.FOLDED, f"and {count(len(calls), 'more call')}{_troubles(calls)}")
+
+
+def folded(steps: Sequence[StepLine], *, earlier: bool = False) -> list[Line]:
+    """Steps in one line."""
+    if not steps:
+        return []
+    calls = [call for step in steps for call in step.calls]
+    name = "earlier step" if earlier else "step"
+    return [(Glyph.FOLDED, f"{count(len(steps), name)}, {count(len(calls), 'call')}{_troubles(calls)}")]
+
+
+def _troubles(calls: Sequence[CallLine]) -> str:
+    """What a folded line must not hide. A failure on the way to an answer is no reason to do the work again."""
+    unknown = sum(call.state is CallState.UNKNOWN for call in calls)
+    failed = sum(call.state in (CallState.ERROR, CallState.TIMEOUT) for call in calls)
+    parts = [f"{unknown} with unknown outcome" if unknown else "", f"{failed} failed on the way" if failed else ""]
+    said = ", ".join(part for part in parts if part)
+    return f" ({said})" if said else ""
+
+
+def _call(call: CallLine) -> Line:
+    glyph, words = CALL_WORDS[call.state]
+    took = span(call.seconds) if call.seconds is not None else ""
+    summary = short(call.summary, SUMMARY_CHARS)
+    what = f"{call.tool}: {summary}" if summary else call.tool
+    after = f"{words} after {took}" if words == "timed out" and took else ", ".join(p for p in (words, took) if p)
+    return glyph, f"{what} ({after})" if after else what
+
+
+def withdrawn_lines(requests: Sequence[str]) -> list[Line]:
+    """Requests that no longer wait for anybody."""
+    return [(Glyph.ENDED, f"Withdrawn, did not run: {short(what, SUMMARY_CHARS)}") for what in requests]
+
+
+def helper_lines(helpers: Sequence[HelperLine]) -> list[Line]:
+    """One line for each helper."""
+    glyphs = {"running": Glyph.RUNNING, "asking": Glyph.ASKING, "done": Glyph.OK}
+    words = {"running": "working", "asking": "waits for an answer", "done": "done"}
+    return [
+        (glyphs[helper.state], f"{helper.name}: {short(helper.doing, SUMMARY_CHARS) or words[helper.state]}")
+        for helper in helpers
+    ]
+
+
+def settled_step(step: StepLine, left_open: CallState) -> StepLine:
+    """A call of a settled turn can't be running, whatever its row still says."""
+    calls = (replace(call, state=left_open, seconds=None) if _runs(call) else call for call in step.calls)
+    return replace(step, calls=tuple(calls))
+
+
+def _runs(call: CallLine) -> bool:
+    return call.state is CallState.RUNNING
+
+
+def count(number: int, what: str) -> str:
+    """`1 call`, `3 calls`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def short(text: str, limit: int) -> str:
+    """One line, at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
