@@ -1,0 +1,289 @@
+"""One turn from its words to its outcome: ask the model, run its calls, cut only at safe points.
+
+    answer = ask the model              thrown away as a whole when a stop, a steer or a lost lease comes first
+    no calls, some text                 the answer; settle decides under the lock whether it still counts
+    calls                               open -> batch -> close; at the fall of the balance the forces are asked
+    nothing                             the ladder (core.remediation)
+
+The loop never posts and never reads Slack: it returns an `Outcome`, and the stamp that it returns is the one that
+was written in the transaction of the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from core.answer import Answerer, Ask, Dropped, Got, NoAnswer
+from core.batch import Batch
+from core.cancel import Cancel
+from core.control import Control
+from core.errors import LostLease, Stopped
+from core.gateway import CallResult, CallStatus, Gateway, recovered
+from core.history import EntryKind, append, calls_of, result_block, text_of, user_block
+from core.ledger import Claimed, Ledger, Spent
+from core.limits import Limits
+from core.ports import Evidence, Model, ModelAnswer
+from core.remediation import EmptyCause, Looked, Rung, ask, next_rung, summary
+from core.safe_point import Balance, Force, Probe
+from core.settle import Detail, Outcome, Reason, reason_of
+from core.turn import Stamp
+
+
+class Leave(Enum):
+    """How a loop ends without an outcome."""
+
+    HANDED_OVER = "handed_over"
+    JOIN = "join"
+
+
+End: TypeAlias = "Outcome | Leave"
+"""What a loop returns: the outcome of the turn, or why there is none here.
+
+`HANDED_OVER`: the turn goes on at another worker. `JOIN`: words came before the first request; claim again.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a loop works with. `now` is monotonic seconds, `jitter` gives a number from 0 to 1."""
+
+    model: Model
+    gateway: Gateway
+    ledger: Ledger
+    limits: Limits
+    now: Callable[[], float]
+    jitter: Callable[[], float]
+    fallback_model: str | None = None
+
+
+class AgentLoop:
+    """The loop of one attempt."""
+
+    def __init__(self, means: Means, control: Control, claimed: Claimed) -> None:
+        self._means = means
+        self._control = control
+        self._turn = claimed
+        self._messages = claimed.messages
+        self._step = claimed.steps
+        self._began = means.now()
+        self._balance = Balance()
+        self._answerer = Answerer(means.model, means.ledger, control, claimed, now=means.now, jitter=means.jitter)
+
+    def take_spent(self) -> Sequence[Spent]:
+        """Model requests that are not booked yet; the settle books them."""
+        return self._answerer.take_spent()
+
+    @property
+    def step(self) -> int:
+        """How many steps the turn has taken."""
+        return self._step
+
+    async def run(self) -> End:
+        """Work until the turn has an outcome or leaves this worker."""
+        if self._turn.open_calls:
+            end = await self._close_what_was_open()
+            if end is not None:
+                return end
+        while True:
+            if self._turn.rung is Rung.SUMMARY:
+                return self._exhausted()
+            end = await self._take(await self._ask())
+            if end is not None:
+                return end
+
+    async def _ask(self) -> Got:
+        cause = self._limit_reached()
+        if cause is not None and self._turn.rung is Rung.GROUND and self._turn.rung_cause is not cause:
+            await self._say(Rung.GROUND, cause, ask(Rung.GROUND, cause))
+        limits = self._means.limits
+        larger = self._turn.rung >= Rung.LARGER_OUTPUT
+        return await self._answerer.answer(
+            Ask(
+                model=self._model_name(),
+                messages=self._messages,
+                max_tokens=limits.larger_output_tokens if larger else limits.max_output_tokens,
+                without_tools=self._without_tools(),
+                answer_by=self._answer_by(),
+                give_up_at=self._began + limits.turn_s - self._turn.running_s,
+                step=self._step,
+            )
+        )
+
+    async def _take(self, got: Got) -> End | None:
+        """What follows from one answer; None means: ask again."""
+        if isinstance(got, NoAnswer):
+            return self._failed(got.detail, got.known)
+        if isinstance(got, Dropped):
+            return await self._cut(got.why)
+        text = text_of(got.content)
+        if got.stop_reason == "refusal":
+            return self._failed(Detail.REFUSED_BY_MODEL, f"The model declined to answer this. {text[:300]}".strip())
+        blocks = calls_of(got.content)
+        truncated = got.stop_reason == "max_tokens"
+        if blocks and not truncated and not self._without_tools():
+            return await self._work(got, blocks)
+        if text and not blocks and not truncated:
+            return Outcome(Reason.COMPLETED, answer=got.content, answer_text=text, step=self._step)
+        await self._climb(EmptyCause.MAX_TOKENS if truncated else EmptyCause.NOTHING)
+        return None
+
+    # -- a batch
+
+    async def _work(self, answer: ModelAnswer, blocks: Sequence[Mapping[str, Any]]) -> End | None:
+        why, _ = self._control.drop_stream()
+        if why is not None and why is not Cancel.LIMIT:
+            return await self._cut(why)
+        means, step = self._means, self._step + 1
+        calls = [
+            means.gateway.admit(number, block, broken=str(block["id"]) in answer.broken_calls)
+            for number, block in enumerate(blocks)
+        ]
+        try:
+            await means.ledger.open(self._turn, step, answer.content, calls, self.take_spent())
+        except Stopped:
+            await self._answerer.look_at_mail()
+            return await self._cut(Cancel.STOP_STEP)
+        self._step = step
+        append(self._messages, EntryKind.ASSISTANT, answer.content)
+        self._balance.observe(answer.content)
+        batch = Batch(
+            means.gateway,
+            self._control,
+            intend=lambda call: means.ledger.intend(self._turn, step, call),
+            record=lambda results: means.ledger.record(self._turn, step, results),
+            now=means.now,
+        )
+        return await self._close(step, await batch.run(calls))
+
+    async def _close_what_was_open(self) -> End | None:
+        found = self._turn.open_calls
+        self._balance.open = len(found)
+        results = [recovered(one.call, CallStatus(one.status), one.output) for one in found]
+        return await self._close(self._step, results)
+
+    async def _close(self, step: int, results: Sequence[CallResult]) -> End | None:
+        blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
+        if not self._balance.observe(blocks):
+            raise AssertionError("a batch is closed with all its results")
+        closed = await self._means.ledger.close(self._turn, step, results, self._probe)
+        append(self._messages, EntryKind.RESULTS, blocks)
+        self._remember(results)
+        if any(result.status is CallStatus.UNKNOWN for result in results):
+            return self._failed(
+                Detail.OUTCOME_UNKNOWN,
+                "A change was sent and its outcome is not known. Check the system before anything else is done.",
+            )
+        if closed.stop is not None:
+            self._control.stop = closed.stop
+            return self._stamped(Stamp.STOP)
+        if closed.stamp is Stamp.DRAIN:
+            return Leave.HANDED_OVER
+        return self._stamped(closed.stamp) if closed.stamp is not None else None
+
+    def _probe(self, steers: int) -> Stamp | None:
+        return Probe({Force.STEER: lambda: steers > 0, Force.DRAIN: lambda: self._control.drain_at is not None}).ask()
+
+    # -- the ladder
+
+    async def _climb(self, cause: EmptyCause) -> None:
+        known = self._turn.rung_cause
+        if known is EmptyCause.TIME_LIMIT:
+            await self._say(Rung.SUMMARY, known, None)
+            return
+        rung = next_rung(self._turn.rung, cause, has_fallback=self._means.fallback_model is not None)
+        await self._say(rung, cause, None if rung is Rung.SUMMARY else ask(rung, cause))
+
+    async def _say(self, rung: Rung, cause: EmptyCause, words: str | None) -> None:
+        mail = await self._means.ledger.climb(self._turn, rung, cause, words, self.take_spent())
+        self._turn.rung, self._turn.rung_cause = rung, cause
+        if words is not None:
+            append(self._messages, EntryKind.LADDER, [user_block(words)])
+        self._control.note(mail)
+
+    def _exhausted(self) -> Outcome:
+        if self._turn.rung_cause is EmptyCause.TIME_LIMIT:
+            return self._timed_out()
+        cause = self._turn.rung_cause or EmptyCause.NOTHING
+        known = f"The model returned no text (cause: {cause.value}), also on every rung of the ladder."
+        return Outcome(Reason.EMPTY, summary=summary(self._turn.looked), known=known, step=self._step)
+
+    # -- ends
+
+    async def _cut(self, why: Cancel) -> End | None:
+        """The answer was thrown away: history ends in a clean place."""
+        if why is Cancel.LEASE:
+            raise LostLease("the lease of this session ran out")
+        if why is Cancel.LIMIT:
+            return await self._over_the_limit()
+        if why is Cancel.STEER and not self._answerer.asked and self._step == 0:
+            return Leave.JOIN
+        wanted = {Cancel.STEER: Stamp.STEER, Cancel.DRAIN: Stamp.DRAIN}.get(why, Stamp.STOP)
+        closed = await self._means.ledger.drop(self._turn, wanted, self.take_spent())
+        if closed.stop is not None:
+            self._control.stop = closed.stop
+        if closed.stamp is None:
+            self._control.steer_at = None
+            return None
+        return Leave.HANDED_OVER if closed.stamp is Stamp.DRAIN else self._stamped(closed.stamp)
+
+    async def _over_the_limit(self) -> End | None:
+        if self._turn.rung is not Rung.GROUND and self._ran_s() < self._means.limits.turn_s:
+            await self._climb(EmptyCause.NOTHING)
+            return None
+        if self._turn.rung is Rung.GROUND and self._turn.rung_cause is None:
+            await self._say(Rung.GROUND, EmptyCause.TIME_LIMIT, ask(Rung.GROUND, EmptyCause.TIME_LIMIT))
+            return None
+        return self._timed_out()
+
+    def _stamped(self, stamp: Stamp) -> Outcome:
+        stop = self._control.stop if stamp is Stamp.STOP else None
+        return Outcome(
+            reason_of(stamp, stop.level if stop else None),
+            stamp=stamp,
+            step=self._step,
+            ended_by=stop.author if stop else None,
+        )
+
+    def _timed_out(self) -> Outcome:
+        known = "The time for this turn ran out, and the model gave no answer when it was asked for one."
+        return Outcome(Reason.TIMED_OUT, known=known, step=self._step)
+
+    def _failed(self, detail: Detail, known: str) -> Outcome:
+        return Outcome(Reason.FAILED, detail=detail, known=known, step=self._step)
+
+    # -- limits
+
+    def _ran_s(self) -> float:
+        return self._turn.running_s + self._means.now() - self._began
+
+    def _limit_reached(self) -> EmptyCause | None:
+        limits = self._means.limits
+        if self._ran_s() >= limits.turn_s - limits.reserve_s:
+            return EmptyCause.TIME_LIMIT
+        return EmptyCause.STEP_LIMIT if self._step >= limits.max_steps else None
+
+    def _without_tools(self) -> bool:
+        limited = self._turn.rung_cause in (EmptyCause.STEP_LIMIT, EmptyCause.TIME_LIMIT)
+        return limited or self._turn.rung is not Rung.GROUND
+
+    def _answer_by(self) -> float:
+        limits, now = self._means.limits, self._means.now()
+        if self._turn.rung is not Rung.GROUND:
+            return now + limits.rung_s
+        left = limits.turn_s - self._ran_s()
+        return now + (max(left, 1.0) if self._without_tools() else max(left - limits.reserve_s, 0.0))
+
+    def _model_name(self) -> str:
+        if self._turn.rung is Rung.FALLBACK_MODEL and self._means.fallback_model is not None:
+            return self._means.fallback_model
+        return self._turn.frozen.model
+
+    def _remember(self, results: Sequence[CallResult]) -> None:
+        for result in results:
+            call = result.call
+            self._turn.looked.append(Looked(call.tool, call.summary, result.status.value, result.text))
+            if result.status is CallStatus.OK:
+                self._turn.evidence.append(Evidence(call.call_id, call.tool, call.summary, result.links))

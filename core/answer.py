@@ -1,0 +1,183 @@
+"""One answer of the model, with its retries: thrown away as a whole as soon as somebody wants something else.
+
+While an answer is being written nothing of it is committed, so dropping it leaves the history in a clean place. What
+was dropped is booked as an estimate: its tokens were spent. A structural 400 is never sent again with the same body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from core.cancel import Cancel
+from core.control import Control
+from core.errors import ModelBusy, ModelError, ModelMisconfigured, ModelRefusedHistory
+from core.ledger import Claimed, Ledger, Spent, Stitch
+from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress
+from core.repair import NotRepairable, suture
+from core.settle import Detail
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An answer that was thrown away, and why."""
+
+    why: Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """No answer can be had; `known` is one sentence for people."""
+
+    detail: Detail
+    known: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to the model. `answer_by` is when it is thrown away (monotonic seconds)."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    max_tokens: int
+    without_tools: bool
+    answer_by: float
+    give_up_at: float
+    step: int
+
+
+Got: TypeAlias = "ModelAnswer | Dropped | NoAnswer"
+
+BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+class Answerer:
+    """Asks the model for one attempt of one turn. `now` is monotonic seconds, `jitter` gives 0 to 1."""
+
+    def __init__(
+        self,
+        model: Model,
+        ledger: Ledger,
+        control: Control,
+        claimed: Claimed,
+        *,
+        now: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._model = model
+        self._ledger = ledger
+        self._control = control
+        self._turn = claimed
+        self._now = now
+        self._jitter = jitter
+        self._spent: list[Spent] = []
+        self.asked = False
+
+    def take_spent(self) -> Sequence[Spent]:
+        """Model requests that are not booked yet; whoever takes them writes them."""
+        spent, self._spent = tuple(self._spent), []
+        return spent
+
+    async def look_at_mail(self) -> None:
+        """Read the mailbox now instead of waiting for the bell."""
+        self._control.note(await self._ledger.mail(self._turn.lease.session, self._turn.turn))
+
+    async def answer(self, ask: Ask) -> Got:
+        """One answer, with retries for what can be retried."""
+        tries, refused = 0, None
+        while True:
+            why, _ = self._control.drop_stream()
+            if why is not None:
+                return Dropped(why)
+            request = await self._request(ask)
+            if isinstance(request, NoAnswer):
+                return request
+            if refused is not None and request.messages == refused.messages:
+                return NoAnswer(Detail.STRUCTURAL_400, "The model API refuses this history.")
+            got = await self._stream(ask, request)
+            if not isinstance(got, ModelError):
+                return got
+            if isinstance(got, ModelRefusedHistory):
+                if refused is not None:
+                    return NoAnswer(Detail.STRUCTURAL_400, f"The model API refuses this history: {got}")
+                refused = request
+                ask.messages[:] = await self._ledger.history(self._turn.lease.session)
+                if (await self._request(ask)) == request:
+                    return NoAnswer(Detail.STRUCTURAL_400, f"The model API refuses this history: {got}")
+                continue
+            if isinstance(got, ModelMisconfigured):
+                return NoAnswer(Detail.PROVIDER, str(got))
+            wait = self._backoff(tries, got)
+            tries += 1
+            if wait is None or self._now() + wait >= ask.give_up_at:
+                return NoAnswer(Detail.PROVIDER, f"The model gave no answer after {tries} tries: {got}")
+            await self._pause(wait)
+
+    async def _request(self, ask: Ask) -> ModelRequest | NoAnswer:
+        try:
+            sutured = suture(ask.messages)
+        except NotRepairable as error:
+            return NoAnswer(Detail.STRUCTURAL_400, f"This history can't be repaired honestly: {error}")
+        if sutured.repairs:
+            stitches = [Stitch(repair.rule, repair.path, repair.what) for repair in sutured.repairs]
+            await self._ledger.stitched(self._turn, stitches)
+        frozen = self._turn.frozen
+        return ModelRequest(
+            model=ask.model,
+            system=frozen.system,
+            tools=frozen.tools,
+            messages=sutured.messages,
+            max_tokens=ask.max_tokens,
+            without_tools=ask.without_tools,
+        )
+
+    async def _stream(self, ask: Ask, request: ModelRequest) -> ModelAnswer | Dropped | ModelError:
+        progress = StreamProgress()
+        self.asked = True
+        self._control.answer_by = ask.answer_by
+        task: asyncio.Task[ModelAnswer] = asyncio.ensure_future(self._model.stream(request, progress))
+        why: Cancel | None = None
+        try:
+            while not task.done():
+                why, again = self._control.drop_stream()
+                if why is not None:
+                    break
+                await self._control.wait({task}, again)
+        finally:
+            self._control.answer_by = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if why is not None:
+            self._book(request.model, ask.step, progress)
+            return Dropped(why)
+        error = task.exception()
+        if isinstance(error, ModelError):
+            self._book(request.model, ask.step, progress)
+            return error
+        answer = task.result()
+        self._spent.append(Spent(answer.model or request.model, ask.step, answer.usage))
+        return answer
+
+    def _book(self, model: str, step: int, progress: StreamProgress) -> None:
+        if progress.started:
+            self._spent.append(Spent(model, step, progress.estimate()))
+
+    def _backoff(self, tries: int, error: ModelError) -> float | None:
+        """How long to wait before the next try, in seconds; None when trying on makes no sense."""
+        if tries >= len(BACKOFF_S):
+            return None
+        if isinstance(error, ModelBusy) and error.retry_after_s is not None:
+            return max(error.retry_after_s, 0.1)
+        return BACKOFF_S[tries] * (0.5 + self._jitter())
+
+    async def _pause(self, seconds: float) -> None:
+        until = self._now() + seconds
+        while self._now() < until:
+            why, again = self._control.drop_stream()
+            if why is not None:
+                return
+            await self._control.wait(set(), min(until, again))
+        await self.look_at_mail()

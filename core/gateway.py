@@ -1,0 +1,203 @@
+"""The one door for tool calls: allow-list, arguments, time limit, truncation, redaction, and a result for each call.
+
+Whoever asks for a tool gets an answer, always: unknown tool, bad arguments, refusal and time-out become results that
+the model can read and act on. A call that writes is recorded before it runs (`Ledger.intend`); if its outcome is not
+known it is said to be unknown, and it is never run again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from core.cancel import SAYS, Cancel
+from core.errors import ToolError
+from core.limits import Limits
+from core.ports import Tier, Tool, ToolOutput, ToolSpec
+from core.redaction import redact
+
+
+class CallStatus(StrEnum):
+    """What became of a call. `open` and `intent` are on the way; everything else is an end."""
+
+    OPEN = "open"
+    INTENT = "intent"
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    DENIED = "denied"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    INTERRUPTED = "interrupted"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of a committed answer. `refusal` is set when it must not run, with the words for the model."""
+
+    position: int
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    tier: str
+    interruptible: bool
+    summary: str
+    refusal: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        return self.tier in (Tier.WRITE.value, Tier.EXTERNAL.value)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The end of one call: what the model reads, and what the audit keeps. `duration_s` in seconds."""
+
+    call: Call
+    status: CallStatus
+    text: str
+    links: Sequence[tuple[str, str]] = ()
+    duration_s: float = 0.0
+
+    @property
+    def is_error(self) -> bool:
+        return self.status is not CallStatus.OK
+
+
+class Gateway:
+    """The tools that may be called, and how. `now` is monotonic seconds."""
+
+    def __init__(self, tools: Iterable[Tool], limits: Limits, now: Callable[[], float]) -> None:
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._checks = {name: Draft202012Validator(tool.spec.input_schema) for name, tool in self._tools.items()}
+        self._limits = limits
+        self._now = now
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """What the model is offered, in a stable order."""
+        return [self._tools[name].spec for name in sorted(self._tools)]
+
+    def declaration(self) -> list[dict[str, Any]]:
+        """The `tools` of a request."""
+        return [
+            {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            for spec in self.specs
+        ]
+
+    def admit(self, position: int, block: Mapping[str, Any], *, broken: bool) -> Call:
+        """Look at one `tool_use` block of an answer: may it run, and as what. Never raises."""
+        name = str(block["name"])
+        raw = block.get("input")
+        arguments: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+        tool = self._tools.get(name)
+        spec = tool.spec if tool is not None else None
+        return Call(
+            position=position,
+            call_id=str(block["id"]),
+            tool=name,
+            arguments=arguments,
+            tier=spec.tier.value if spec is not None else "unlisted",
+            interruptible=spec.interruptible and spec.tier is Tier.READ if spec is not None else True,
+            summary=summarise(arguments),
+            refusal=self._refusal(name, arguments, broken=broken),
+        )
+
+    def _refusal(self, name: str, arguments: Mapping[str, Any], *, broken: bool) -> str | None:
+        if name not in self._tools:
+            offered = ", ".join(sorted(self._tools)) or "none"
+            return f"There is no tool named {name!r} here, so nothing was run. The tools are: {offered}."
+        if broken:
+            return "The arguments were cut off or are not valid JSON, so nothing was run. Send the call again."
+        error = best_match(self._checks[name].iter_errors(dict(arguments)))
+        if error is None:
+            return None
+        where = "/".join(str(part) for part in error.absolute_path) or "arguments"
+        return f"Nothing was run: {where}: {error.message[:500]}"
+
+    async def run(self, call: Call) -> CallResult:
+        """Run one admitted call within its time limit. Cancelling the task cancels the tool and is passed on."""
+        if call.refusal is not None:
+            return CallResult(call, CallStatus.REFUSED, call.refusal)
+        tool = self._tools[call.tool]
+        limit = min(tool.spec.timeout_s, self._limits.tool_timeout_s) if not call.writes else tool.spec.timeout_s
+        began = self._now()
+        try:
+            async with asyncio.timeout(limit):
+                output = await tool.run(call.arguments)
+        except TimeoutError:
+            return self._timed_out(call, limit, self._now() - began)
+        except ToolError as error:
+            return self._end(call, CallStatus.ERROR, ToolOutput(str(error), is_error=True), began)
+        except Exception as error:  # noqa: BLE001 - the door around a tool: whatever it raises is its result
+            text = f"The tool failed inside ({type(error).__name__}). Nothing more is known; try another way."
+            status = CallStatus.UNKNOWN if call.writes else CallStatus.ERROR
+            return self._end(call, status, ToolOutput(text, is_error=True), began)
+        status = CallStatus.ERROR if output.is_error else CallStatus.OK
+        return self._end(call, status, output, began)
+
+    def _end(self, call: Call, status: CallStatus, output: ToolOutput, began: float) -> CallResult:
+        text = clean(output.text, self._limits.output_chars)
+        return CallResult(call, status, text, output.links, self._now() - began)
+
+    def _timed_out(self, call: Call, limit: float, took: float) -> CallResult:
+        if call.writes:
+            text = f"No answer within {limit:g} s. It may have been done or not: check before anything else."
+            return CallResult(call, CallStatus.UNKNOWN, text, duration_s=took)
+        text = f"No answer within {limit:g} s, so nothing was read. Ask for less, or look another way."
+        return CallResult(call, CallStatus.TIMEOUT, text, duration_s=took)
+
+
+def cancelled(call: Call, reason: Cancel, after_s: float) -> CallResult:
+    """The true result of an interruptible call that was cancelled: nothing was read."""
+    text = f"Cancelled after {after_s:.1f} s because {SAYS[reason]}. Nothing was read."
+    return CallResult(call, CallStatus.CANCELLED, text, duration_s=after_s)
+
+
+def not_run(call: Call, why: str) -> CallResult:
+    """The true result of a call that never started."""
+    return CallResult(call, CallStatus.NOT_RUN, f"Not run: {why}. Nothing was changed by it.")
+
+
+def recovered(call: Call, status: CallStatus, output: str | None) -> CallResult:
+    """The result of a call that was found without one after a crash, from what the audit row knows."""
+    if output is not None and status not in (CallStatus.OPEN, CallStatus.INTENT):
+        return CallResult(call, status, output)
+    if call.refusal is not None:
+        return CallResult(call, CallStatus.REFUSED, call.refusal)
+    if not call.writes:
+        text = "Interrupted by a restart. Nothing was read; ask again if it still matters."
+        return CallResult(call, CallStatus.INTERRUPTED, text)
+    if status is CallStatus.OPEN:
+        return not_run(call, "a restart came before it was started")
+    text = "Interrupted by a restart while it ran. Its outcome is unknown: check first, do not repeat it blindly."
+    return CallResult(call, CallStatus.UNKNOWN, text)
+
+
+def clean(text: str, limit: int) -> str:
+    """Tool output as it may be kept: no NUL, no lone surrogates, no secrets, no more than `limit` characters."""
+    cut = text[: limit * 2].replace("\x00", "\ufffd")
+    cut = redact(cut.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    if len(cut) <= limit and len(text) <= limit * 2:
+        return cut
+    return f"{cut[:limit]}\n[cut: {len(text) - limit} more characters were not kept]"
+
+
+def summarise(arguments: Mapping[str, Any]) -> str:
+    """The arguments in one short line for people and logs."""
+    parts = [f"{name}={_short(value)}" for name, value in arguments.items()]
+    line = redact(" ".join(" ".join(parts).split()))
+    return line if len(line) <= 160 else f"{line[:159]}…"
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)[:200]

@@ -1,0 +1,282 @@
+"""*claim*: a worker takes a session and its unsettled turn, and the turn takes its words.
+
+A claim by somebody new raises the epoch: whatever the worker before it still tries to write is refused from then on.
+An attempt that was found unended crashed. A turn that is found stamped or stopped is handed out to be closed and
+settled only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.gateway import Call, CallStatus
+from core.history import Entry, EntryKind, calls_of, project, user_block
+from core.ledger import Claimed, Frozen, Lease, OpenCall, Surroundings, Wanted
+from core.messages import ChannelId, Epoch, FileRef, SessionId, SlackTs, Source, TurnId, UserId
+from core.ports import Evidence
+from core.remediation import EmptyCause, Looked, Rung
+from core.turn import Stamp, TurnMove, TurnState, move_turn
+from storage.database import now
+from storage.ledger.common import Row, dump, fingerprint, lock, one, rows, stop_of, unsettled
+from storage.tables import attempts, calls, entries, messages, sessions, turns
+from storage.words import spoken
+
+
+async def claim(
+    tx: AsyncConnection,
+    session_id: SessionId,
+    worker: str,
+    frozen: Frozen,
+    *,
+    lease_s: float,
+    surroundings: Surroundings | None = None,
+    holding: Lease | None = None,
+) -> Claimed | None:
+    """See `core.ledger.Ledger.claim`. `holding` is the lease of a worker that claims again (its words grew)."""
+    session = await lock(tx, session_id)
+    if session is None or not _free(session, worker, holding):
+        return None
+    turn = await unsettled(tx, session_id)
+    if turn is None or turn["state"] == "suspended":
+        return None
+    turn_id = TurnId(turn["id"])
+    stop = await stop_of(tx, session_id, turn_id)
+    if stop is None and holding is None and turn["start_after"] > session["now"]:
+        return None
+    epoch = Epoch(session["epoch"] + (holding is None))
+    move_turn(TurnState(turn["state"]), TurnMove.CLAIM)
+    attempt, stamp, crashes = await _attempt(tx, turn, worker, epoch, fresh=holding is None)
+    freeze = _freeze(session, frozen)
+    claimed = Claimed(
+        lease=Lease(session_id, worker, epoch),
+        turn=turn_id,
+        attempt=attempt,
+        source=Source(turn["source"]),
+        asked_by=UserId(turn["asked_by"]),
+        channel=ChannelId(session["channel"]),
+        thread_ts=SlackTs(session["thread_ts"]),
+        frozen=Frozen(freeze["model"], freeze["system"], json.loads(freeze["tools"])),
+        running_s=turn["running_s"],
+        rung=Rung(turn["rung"]),
+        rung_cause=EmptyCause(turn["rung_cause"]) if turn["rung_cause"] else None,
+        crashes=crashes,
+        stop=stop,
+        stamp=stamp,
+    )
+    history = await _history(tx, session_id)
+    _place(claimed, history)
+    next_seq = session["next_seq"]
+    if stop is None and stamp is None and not _answered(history, turn_id):
+        words = await _words(tx, session_id, turn_id)
+        claimed.wanted = _wanted(session, words) if surroundings is None else None
+        if claimed.wanted is None and words:
+            around = surroundings or Surroundings()
+            entry = await _consume(tx, session, turn, words, around, epoch)
+            history.append(entry)
+            next_seq += 1
+    claimed.messages = project(entry for _, entry in history)
+    await _recall(tx, claimed, history)
+    await tx.execute(
+        update(sessions)
+        .where(sessions.c.id == session_id)
+        .values(
+            lease_owner=worker,
+            lease_until=now() + lease_s,
+            epoch=epoch,
+            state="running",
+            next_seq=next_seq,
+            version=session["version"] + 1,
+            context_read=session["context_read"] or (claimed.wanted is None and surroundings is not None),
+            **freeze,
+        )
+    )
+    return claimed
+
+
+def _free(session: Row, worker: str, holding: Lease | None) -> bool:
+    if holding is not None:
+        return bool(session["epoch"] == holding.epoch and session["lease_owner"] == holding.worker)
+    owner = session["lease_owner"]
+    return owner is None or owner == worker or session["lease_until"] <= session["now"]
+
+
+def _freeze(session: Row, frozen: Frozen) -> dict[str, str]:
+    if session["system"] is not None:
+        return {"model": session["model"], "system": session["system"], "tools": session["tools"]}
+    tools = dump(list(frozen.tools))
+    return {
+        "model": frozen.model,
+        "system": frozen.system,
+        "tools": tools,
+        "fingerprint": fingerprint(frozen.system, tools),
+    }
+
+
+async def _attempt(
+    tx: AsyncConnection, turn: Row, worker: str, epoch: Epoch, *, fresh: bool
+) -> tuple[int, Stamp | None, int]:
+    """The attempt of this claim: (number, a stamp that was never settled, crashes so far)."""
+    last = await one(
+        tx,
+        select(attempts.c.number, attempts.c.ended, attempts.c.stamp)
+        .where(attempts.c.turn_id == turn["id"])
+        .order_by(attempts.c.number.desc())
+        .limit(1),
+    )
+    crashes: int = turn["crashes"]
+    if last is not None and not fresh:
+        return last["number"], None, crashes
+    if last is not None and last["ended"] == "cut":
+        return last["number"], Stamp(last["stamp"]), crashes
+    if last is not None and last["ended"] is None:
+        crashes += 1
+        await tx.execute(
+            update(attempts)
+            .where(attempts.c.turn_id == turn["id"], attempts.c.number == last["number"])
+            .values(ended="crashed", ended_at=now())
+        )
+    number = 1 if last is None else last["number"] + 1
+    await tx.execute(
+        insert(attempts).values(turn_id=turn["id"], number=number, worker=worker, epoch=epoch, started_at=now())
+    )
+    if turn["state"] != "running" or crashes != turn["crashes"]:
+        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(state="running", crashes=crashes))
+    return number, None, crashes
+
+
+async def _history(tx: AsyncConnection, session: SessionId) -> list[tuple[str, Entry]]:
+    found = await rows(
+        tx,
+        select(entries.c.id, entries.c.turn_id, entries.c.kind, entries.c.step, entries.c.body)
+        .where(entries.c.session_id == session)
+        .order_by(entries.c.seq),
+    )
+    return [
+        (row["turn_id"], Entry(row["id"], EntryKind(row["kind"]), row["step"], json.loads(row["body"])))
+        for row in found
+    ]
+
+
+async def history(tx: AsyncConnection, session: SessionId) -> list[dict[str, Any]]:
+    """The projected history of a session."""
+    return project(entry for _, entry in await _history(tx, session))
+
+
+def _answered(found: Sequence[tuple[str, Entry]], turn: TurnId) -> bool:
+    return any(owner == turn and entry.kind is EntryKind.ASSISTANT for owner, entry in found)
+
+
+def _place(claimed: Claimed, found: Sequence[tuple[str, Entry]]) -> None:
+    """How many steps the turn has taken."""
+    own = [entry for owner, entry in found if owner == claimed.turn]
+    claimed.steps = max((entry.step for entry in own if entry.kind is EntryKind.ASSISTANT), default=0)
+
+
+async def _recall(tx: AsyncConnection, claimed: Claimed, found: Sequence[tuple[str, Entry]]) -> None:
+    """What earlier attempts looked at, and the calls that have no result yet."""
+    if claimed.steps == 0:
+        return
+    known = await rows(
+        tx, select(calls).where(calls.c.turn_id == claimed.turn).order_by(calls.c.step, calls.c.position)
+    )
+    last = found[-1][1]
+    waiting = {str(block["id"]) for block in calls_of(last.body)} if last.kind is EntryKind.ASSISTANT else set()
+    opened: list[OpenCall] = []
+    for row in known:
+        if row["step"] == last.step and row["call_id"] in waiting:
+            opened.append(OpenCall(_call(row), row["status"], row["output"]))
+            continue
+        claimed.looked.append(Looked(row["tool"], row["input_summary"], row["status"], row["output"] or ""))
+        if row["status"] == CallStatus.OK.value:
+            links = tuple((str(title), str(url)) for title, url in json.loads(row["links"]))
+            claimed.evidence.append(Evidence(row["call_id"], row["tool"], row["input_summary"], links))
+    claimed.open_calls = opened
+
+
+def _call(row: Row) -> Call:
+    return Call(
+        position=row["position"],
+        call_id=row["call_id"],
+        tool=row["tool"],
+        arguments=json.loads(row["arguments"]),
+        tier=row["tier"],
+        interruptible=row["tier"] == "read",
+        summary=row["input_summary"],
+        refusal=row["output"] if row["status"] == CallStatus.REFUSED.value else None,
+    )
+
+
+async def _words(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Sequence[Row]:
+    """What the turn is about: its own messages, notes that were kept, and steers that came before it began."""
+    return await rows(
+        tx,
+        select(messages)
+        .where(
+            messages.c.session_id == session,
+            messages.c.state == "waiting",
+            or_(messages.c.turn_id == turn, messages.c.disposition.in_(["note", "steer"])),
+        )
+        .order_by(messages.c.slack_ts),
+    )
+
+
+def _wanted(session: Row, words: Sequence[Row]) -> Wanted | None:
+    """What Slack has to be asked before these words make sense."""
+    files = [FileRef(**file) for word in words for file in json.loads(word["files"])]
+    inside = any(word["slack_ts"] != session["thread_ts"] for word in words)
+    thread = bool(not session["context_read"] and inside and session["next_seq"] == 1)
+    if not thread and not files:
+        return None
+    return Wanted(
+        ChannelId(session["channel"]),
+        SlackTs(session["thread_ts"]),
+        SlackTs(min(str(word["slack_ts"]) for word in words)),
+        thread,
+        files,
+    )
+
+
+async def _consume(
+    tx: AsyncConnection,
+    session: Row,
+    turn: Row,
+    words: Sequence[Row],
+    around: Surroundings,
+    epoch: Epoch,
+) -> tuple[str, Entry]:
+    body: list[dict[str, Any]] = [user_block(around.thread)] if around.thread else []
+    body += [user_block(spoken(_plain(word))) for word in words]
+    body += [dict(block) for block in around.blocks]
+    entry = Entry(f"{turn['id']}.{session['next_seq']}", EntryKind.USER, 0, body)
+    await tx.execute(
+        insert(entries).values(
+            id=entry.id,
+            session_id=session["id"],
+            turn_id=turn["id"],
+            seq=session["next_seq"],
+            kind=entry.kind.value,
+            step=0,
+            body=dump(body),
+            epoch=epoch,
+            created_at=now(),
+        )
+    )
+    await tx.execute(
+        update(messages)
+        .where(messages.c.id.in_([word["id"] for word in words]))
+        .values(state="consumed", turn_id=turn["id"])
+    )
+    asked = [word["slack_ts"] for word in words if word["disposition"] != "note"]
+    newest = max([turn["newest_ts"], *asked])
+    if newest != turn["newest_ts"]:
+        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(newest_ts=newest))
+    return turn["id"], entry
+
+
+def _plain(word: Row) -> Mapping[str, str]:
+    return {key: str(word[key]) for key in ("source", "author", "text", "disposition")}

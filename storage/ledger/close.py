@@ -1,0 +1,98 @@
+"""*close*: the results of a batch are committed, or a dropped answer is; the stamp of a cut is written with it.
+
+The balance falls to 0 exactly here, so this is the safe point: mailbox and stops are read under the lock, a stop in
+scope wins, and otherwise the forces are asked in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import bindparam, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.control import Mail
+from core.gateway import CallResult, CallStatus
+from core.history import result_block, user_block
+from core.ledger import Claimed, Closed, Spent
+from core.remediation import EmptyCause, Rung
+from core.turn import Stamp, end_for
+from storage.ledger.common import Price, book, end, fence, mail_of
+from storage.ledger.open import add_entry, outcome_of
+from storage.tables import calls, turns
+
+END_CALL = (
+    update(calls)
+    .where(calls.c.id == bindparam("row"))
+    .values(
+        status=bindparam("status"),
+        output=bindparam("output"),
+        output_summary=bindparam("output_summary"),
+        links=bindparam("links"),
+        ended_at=bindparam("ended_at"),
+        duration_ms=bindparam("duration_ms"),
+    )
+)
+
+
+async def record(tx: AsyncConnection, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
+    """See `core.ledger.Ledger.record`."""
+    fenced = await fence(tx, claimed.lease)
+    await tx.execute(END_CALL, [outcome_of(claimed, step, result, fenced["now"]) for result in results])
+
+
+async def close(
+    tx: AsyncConnection,
+    claimed: Claimed,
+    step: int,
+    results: Sequence[CallResult],
+    probe: Callable[[int], Stamp | None],
+) -> Closed:
+    """See `core.ledger.Ledger.close`."""
+    fenced = await fence(tx, claimed.lease, entries=1)
+    blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
+    await add_entry(tx, claimed, fenced["next_seq"] - 1, "results", step, blocks)
+    await tx.execute(END_CALL, [outcome_of(claimed, step, result, fenced["now"]) for result in results])
+    mail = await mail_of(tx, claimed.lease.session, claimed.turn)
+    if any(result.status is CallStatus.UNKNOWN for result in results):
+        return Closed(None, mail.stop)
+    stamp = Stamp.STOP if mail.stop is not None else probe(mail.steers)
+    if stamp is not None:
+        await end(tx, claimed, end_for(stamp), stamp, fenced["now"])
+    return Closed(stamp, mail.stop)
+
+
+async def drop(tx: AsyncConnection, claimed: Claimed, wanted: Stamp, spent: Sequence[Spent], price: Price) -> Closed:
+    """See `core.ledger.Ledger.drop`."""
+    fenced = await fence(tx, claimed.lease)
+    await book(tx, claimed.turn, spent, price)
+    mail = await mail_of(tx, claimed.lease.session, claimed.turn)
+    stamp: Stamp | None = wanted
+    if mail.stop is not None:
+        stamp = Stamp.STOP
+    elif wanted in (Stamp.STEER, Stamp.STOP):
+        stamp = Stamp.STEER if mail.steers else None
+    elif mail.steers:
+        stamp = Stamp.STEER
+    if stamp is not None:
+        await end(tx, claimed, end_for(stamp), stamp, fenced["now"])
+    return Closed(stamp, mail.stop)
+
+
+async def climb(
+    tx: AsyncConnection,
+    claimed: Claimed,
+    rung: Rung,
+    cause: EmptyCause,
+    words: str | None,
+    spent: Sequence[Spent],
+    price: Price,
+) -> Mail:
+    """See `core.ledger.Ledger.climb`."""
+    fenced = await fence(tx, claimed.lease, entries=words is not None)
+    if words is not None:
+        seq = fenced["next_seq"] - 1
+        await add_entry(tx, claimed, seq, "ladder", claimed.steps, [user_block(words)])
+    await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(rung=int(rung), rung_cause=cause.value))
+    await book(tx, claimed.turn, spent, price)
+    return await mail_of(tx, claimed.lease.session, claimed.turn)

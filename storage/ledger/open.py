@@ -1,0 +1,114 @@
+"""*open*: the model's answer and its calls are committed, and the calls start.
+
+Refused with `LostLease` for an old epoch and with `Stopped` when a stop in scope is committed: then nothing of the
+answer is in the history. A write has a second gate of its own, `intend`, right before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import Stopped
+from core.gateway import Call, CallResult, CallStatus
+from core.ledger import Claimed, Spent
+from storage.database import now
+from storage.ledger.common import Price, book, dump, fence, stop_of
+from storage.tables import calls, entries
+
+
+async def open_step(
+    tx: AsyncConnection,
+    claimed: Claimed,
+    step: int,
+    content: Sequence[Mapping[str, Any]],
+    admitted: Sequence[Call],
+    spent: Sequence[Spent],
+    price: Price,
+) -> None:
+    """See `core.ledger.Ledger.open`."""
+    fenced = await fence(tx, claimed.lease, entries=1)
+    if await stop_of(tx, claimed.lease.session, claimed.turn) is not None:
+        raise Stopped(f"a stop reaches {claimed.turn}")
+    await add_entry(tx, claimed, fenced["next_seq"] - 1, "assistant", step, content)
+    await tx.execute(
+        insert(calls),
+        [
+            {
+                "id": call_row_id(claimed, step, call.position),
+                "session_id": claimed.lease.session,
+                "turn_id": claimed.turn,
+                "step": step,
+                "position": call.position,
+                "call_id": call.call_id,
+                "tool": call.tool,
+                "tier": call.tier,
+                "status": (CallStatus.OPEN if call.refusal is None else CallStatus.REFUSED).value,
+                "arguments": dump(call.arguments),
+                "input_summary": call.summary,
+                "output": call.refusal,
+                "started_at": fenced["now"],
+            }
+            for call in admitted
+        ],
+    )
+    await book(tx, claimed.turn, spent, price)
+
+
+async def intend(tx: AsyncConnection, claimed: Claimed, step: int, call: Call) -> None:
+    """See `core.ledger.Ledger.intend`."""
+    await fence(tx, claimed.lease)
+    if await stop_of(tx, claimed.lease.session, claimed.turn) is not None:
+        raise Stopped(f"a stop reaches {claimed.turn}")
+    await tx.execute(
+        update(calls)
+        .where(calls.c.id == call_row_id(claimed, step, call.position))
+        .values(status=CallStatus.INTENT.value, started_at=now())
+    )
+
+
+def call_row_id(claimed: Claimed, step: int, position: int) -> str:
+    """The id of the audit row of one call."""
+    return f"{claimed.turn}.{step}.{position}"
+
+
+async def add_entry(
+    tx: AsyncConnection,
+    claimed: Claimed,
+    seq: int,
+    kind: str,
+    step: int,
+    body: Sequence[Mapping[str, Any]],
+) -> str:
+    """Append one entry to the history at the reserved place `seq`; returns its id."""
+    entry = f"{claimed.turn}.{seq}"
+    await tx.execute(
+        insert(entries).values(
+            id=entry,
+            session_id=claimed.lease.session,
+            turn_id=claimed.turn,
+            seq=seq,
+            kind=kind,
+            step=step,
+            body=dump(list(body)),
+            epoch=claimed.lease.epoch,
+            created_at=now(),
+        )
+    )
+    return entry
+
+
+def outcome_of(claimed: Claimed, step: int, result: CallResult, at: float) -> dict[str, Any]:
+    """The audit row's end of one call, as parameters for `END_CALL`."""
+    return {
+        "row": call_row_id(claimed, step, result.call.position),
+        "status": result.status.value,
+        "output": result.text,
+        "output_summary": " ".join(result.text.split())[:200],
+        "links": dump(list(result.links)),
+        "ended_at": at,
+        "duration_ms": round(result.duration_s * 1000, 1),
+    }

@@ -1,0 +1,78 @@
+"""What we say in Slack, as outbox rows: written in the transaction that decides it, sent by the writer.
+
+A row's `body` is JSON. Kinds and their bodies:
+
+    answer      {"markdown", "asked_by"}            a post in the thread, split into parts by the writer
+    notice      {"text"}                            a short post in the thread
+    ephemeral   {"notice", ...}                     words for one person, sent at most once
+    reaction    {"name", "add"}                     a sign on somebody's message
+    direct      {"text"}                            a direct message
+    status      {"status"}                          the thread's agent session, fenced by turn
+
+Order: stop acknowledgements, answers, final cards, new cards, progress (`Priority`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from core.ledger import Claimed
+from storage.ledger.common import dump
+
+
+class Priority(IntEnum):
+    """What is sent first."""
+
+    STOP = 0
+    ANSWER = 1
+    FINAL_CARD = 2
+    NEW_CARD = 3
+    SIGN = 4
+    PROGRESS = 5
+
+
+def answer_row(claimed: Claimed, markdown: str, at: float) -> dict[str, Any]:
+    """The answer of a turn; the writer splits it into parts."""
+    return {
+        "session_id": claimed.lease.session,
+        "turn_id": claimed.turn,
+        "kind": "answer",
+        "priority": Priority.ANSWER.value,
+        "dedupe_key": f"answer:{claimed.turn}:0",
+        "channel": claimed.channel,
+        "thread_ts": claimed.thread_ts,
+        "body": dump({"markdown": markdown, "asked_by": claimed.asked_by}),
+        "state": "waiting",
+        "created_at": at,
+    }
+
+
+def row(
+    kind: str,
+    dedupe_key: str,
+    body: Mapping[str, Any],
+    *,
+    session: Mapping[str, Any],
+    at: float,
+    priority: Priority = Priority.SIGN,
+    turn: str | None = None,
+    person: str | None = None,
+    target_ts: str | None = None,
+) -> dict[str, Any]:
+    """Any other outbox row of a session (id, channel, thread_ts)."""
+    return {
+        "session_id": session["id"],
+        "turn_id": turn,
+        "kind": kind,
+        "priority": priority.value,
+        "dedupe_key": dedupe_key,
+        "channel": session["channel"],
+        "thread_ts": session["thread_ts"],
+        "target_ts": target_ts,
+        "person": person,
+        "body": dump(dict(body)),
+        "state": "waiting",
+        "created_at": at,
+    }

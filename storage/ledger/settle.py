@@ -1,0 +1,216 @@
+"""*settle*: how the turn ended, everything that follows from it, and the next turn, in one transaction.
+
+Mailbox and stops are read under the lock: a stop in scope wins over an answer that has just come, which is then
+neither committed nor posted; a steer does not discard a finished answer, it starts the next turn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.control import Mail, StopFact
+from core.errors import IllegalMove
+from core.ledger import Claimed, Settled, Spent
+from core.messages import TurnId, UserId
+from core.settle import Detail, Outcome, Reason, Rows, TurnFacts, reason_of
+from core.settle import rows as settle_rows
+from core.turn import Stamp, TurnMove, TurnState, move_turn
+from storage.ledger.common import Ids, Price, Row, begin_turn, book, dump, end, fence, mail_of, one, rows
+from storage.ledger.open import add_entry
+from storage.ledger.outgoing import answer_row
+from storage.tables import (
+    automation,
+    cards,
+    costs,
+    diagnoses,
+    messages,
+    outbox,
+    sessions,
+    settles,
+    turns,
+)
+
+MACHINES = ("alert", "schedule", "helper_report", "helper_question", "helper_answer")
+
+
+async def settle(
+    tx: AsyncConnection,
+    ids: Ids,
+    claimed: Claimed,
+    outcome: Outcome,
+    spent: Sequence[Spent],
+    price: Price,
+    *,
+    quiet_s: float,
+) -> Settled:
+    """See `core.ledger.Ledger.settle`. `quiet_s`: how long a turn that steers start waits for a quiet thread."""
+    fenced = await fence(tx, claimed.lease)
+    at = float(fenced["now"])
+    turn = await one(tx, select(turns).where(turns.c.id == claimed.turn))
+    if turn is None:
+        raise IllegalMove(f"{claimed.turn} does not exist")
+    move_turn(TurnState(turn["state"]), TurnMove.SETTLE)
+    mail = await mail_of(tx, claimed.lease.session, claimed.turn)
+    outcome = _under_the_lock(outcome, mail)
+    written = settle_rows(TurnFacts(claimed.source, claimed.evidence), outcome)
+    await book(tx, claimed.turn, spent, price)
+    await _forget_unconsumed(tx, claimed)
+    waiting = await _waiting(tx, claimed)
+    ended_by = outcome.ended_by or _first_steerer(outcome, waiting)
+    final = await _answer(tx, claimed, written, fenced["next_seq"])
+    await _settle_row(tx, claimed, replace(outcome, ended_by=ended_by), written, final, at)
+    await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(state="settled"))
+    await end(tx, claimed, written.attempt_end, written.stamp, at)
+    await _ledgers(tx, claimed, written, at)
+    await _post(tx, claimed, written, at)
+    await tx.execute(
+        update(sessions)
+        .where(sessions.c.id == claimed.lease.session)
+        .values(state="idle", next_seq=fenced["next_seq"] + (final is not None))
+    )
+    following = await _next_turn(tx, ids, claimed, outcome, waiting, turn, at, quiet_s)
+    return Settled(outcome.reason, following, starts_now=not any(_asked(word) for word in waiting))
+
+
+def _asked(word: Row) -> bool:
+    return word["disposition"] in ("start", "steer")
+
+
+def _under_the_lock(outcome: Outcome, mail: Mail) -> Outcome:
+    """A stop in scope wins, except over a write whose outcome is unknown: that has to be said."""
+    if mail.stop is None or outcome.detail is Detail.OUTCOME_UNKNOWN:
+        return outcome
+    return stopped_outcome(outcome, mail.stop)
+
+
+def stopped_outcome(outcome: Outcome, stop: StopFact) -> Outcome:
+    """The outcome of a turn that a stop reached."""
+    return Outcome(reason_of(Stamp.STOP, stop.level), stamp=Stamp.STOP, step=outcome.step, ended_by=stop.author)
+
+
+async def _forget_unconsumed(tx: AsyncConnection, claimed: Claimed) -> None:
+    """Words of this turn that it never took: a stop came first."""
+    await tx.execute(
+        update(messages)
+        .where(messages.c.turn_id == claimed.turn, messages.c.state == "waiting")
+        .values(state="stopped")
+    )
+
+
+async def _waiting(tx: AsyncConnection, claimed: Claimed) -> Sequence[Row]:
+    return await rows(
+        tx,
+        select(messages)
+        .where(
+            messages.c.session_id == claimed.lease.session,
+            messages.c.state == "waiting",
+            messages.c.disposition.in_(["start", "steer", "queue"]),
+        )
+        .order_by(messages.c.slack_ts),
+    )
+
+
+def _first_steerer(outcome: Outcome, waiting: Sequence[Mapping[str, Any]]) -> UserId | None:
+    if outcome.reason is not Reason.STEERED:
+        return None
+    return next((UserId(word["author"]) for word in waiting if word["disposition"] == "steer"), None)
+
+
+async def _answer(tx: AsyncConnection, claimed: Claimed, written: Rows, seq: int) -> str | None:
+    if written.answer is None:
+        return None
+    return await add_entry(tx, claimed, seq, "assistant", claimed.steps, written.answer)
+
+
+async def _settle_row(
+    tx: AsyncConnection, claimed: Claimed, outcome: Outcome, written: Rows, final: str | None, at: float
+) -> None:
+    total = await one(
+        tx,
+        select(
+            func.coalesce(func.sum(costs.c.input_tokens), 0).label("input"),
+            func.coalesce(func.sum(costs.c.output_tokens), 0).label("output"),
+            func.coalesce(func.sum(costs.c.usd), 0.0).label("usd"),
+        ).where(costs.c.turn_id == claimed.turn),
+    )
+    assert total is not None
+    await tx.execute(
+        insert(settles).values(
+            turn_id=claimed.turn,
+            session_id=claimed.lease.session,
+            reason=written.reason.value,
+            detail=written.detail.value if written.detail else None,
+            final_event_id=final,
+            ended_by=outcome.ended_by,
+            step=outcome.step,
+            known=outcome.known,
+            evidence=dump([[item.call_id, item.tool, item.summary] for item in claimed.evidence]),
+            input_tokens=total["input"],
+            output_tokens=total["output"],
+            cost_usd=total["usd"],
+            created_at=at,
+        )
+    )
+
+
+async def _ledgers(tx: AsyncConnection, claimed: Claimed, written: Rows, at: float) -> None:
+    """The diagnosis and the automation row, for the reasons that have them."""
+    if written.diagnosis is not None:
+        kind, text = written.diagnosis
+        await tx.execute(insert(diagnoses).values(turn_id=claimed.turn, kind=kind, text=text, created_at=at))
+    if written.automation is not None:
+        seen = written.automation_evidence
+        await tx.execute(
+            insert(automation).values(
+                turn_id=claimed.turn,
+                source=claimed.source.value,
+                outcome=written.automation.value,
+                evidence=None if seen is None else dump([[item.call_id, item.tool] for item in seen]),
+                created_at=at,
+            )
+        )
+
+
+async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, at: float) -> None:
+    if written.post is not None:
+        await tx.execute(insert(outbox).values(answer_row(claimed, written.post, at)))
+    if written.reason is Reason.FAILED and written.detail is Detail.CHANNEL_ARCHIVED:
+        released = {"state": "released", "released_at": at, "error": "channel_archived"}
+        await tx.execute(update(cards).where(cards.c.turn_id == claimed.turn).values(released))
+
+
+async def _next_turn(
+    tx: AsyncConnection,
+    ids: Ids,
+    claimed: Claimed,
+    outcome: Outcome,
+    waiting: Sequence[Row],
+    turn: Row,
+    at: float,
+    quiet_s: float,
+) -> TurnId | None:
+    """People's steers first, all of them; then their queued words, as one turn; then one alert or report."""
+    words = [word for word in waiting if _asked(word)]
+    steered = bool(words)
+    if not words and outcome.detail is not Detail.OUTCOME_UNKNOWN:
+        queued = [word for word in waiting if word["disposition"] == "queue"]
+        people = [word for word in queued if word["source"] not in MACHINES]
+        words = people or queued[:1]
+    if not words:
+        return None
+    session = {"id": claimed.lease.session, "channel": claimed.channel, "thread_ts": claimed.thread_ts}
+    newest = max(float(word["arrived_at"]) for word in words)
+    return await begin_turn(
+        tx,
+        ids,
+        session,
+        words,
+        at=at,
+        start_after=max(at, newest + quiet_s) if steered else at,
+        predecessor=turn["id"] if outcome.reason is Reason.STEERED else None,
+    )

@@ -1,0 +1,246 @@
+"""`core.ledger.Ledger` and `core.worker.Rounds` over the database: each method is one transaction.
+
+Writes are shielded: a worker that is cancelled in the middle of one waits for its end, so that nothing is half known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import case, exists, literal, or_, select, union_all, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.control import Mail
+from core.gateway import Call, CallResult
+from core.ledger import Claimed, Closed, Frozen, Lease, Settled, Spent, Stitch, Surroundings
+from core.limits import Limits
+from core.messages import Epoch, SessionId, TurnId
+from core.ports import Doorbell
+from core.remediation import EmptyCause, Rung
+from core.settle import Outcome
+from core.turn import Stamp
+from core.worker import Due
+from storage import leases
+from storage.database import Database, now, run
+from storage.dialect import insert_ignore
+from storage.ledger import claim as claiming
+from storage.ledger import close as closing
+from storage.ledger import open as opening
+from storage.ledger import settle as settling
+from storage.ledger.common import Ids, Price, mail_of, rows, strongest
+from storage.tables import messages, repairs, sessions, stops, switches, turns
+
+T = TypeVar("T")
+
+
+class SqlLedger:
+    """The ledger of one worker."""
+
+    def __init__(
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        limits: Limits,
+        *,
+        worker: str,
+        ids: Ids,
+        price: Price,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._db = db
+        self._doorbell = doorbell
+        self._limits = limits
+        self._worker = worker
+        self._ids = ids
+        self._price = price
+        self._changed = changed
+
+    async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        result = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
+        self._changed()
+        return result
+
+    async def claim(
+        self,
+        session: SessionId,
+        worker: str,
+        frozen: Frozen,
+        *,
+        surroundings: Surroundings | None = None,
+        holding: Lease | None = None,
+    ) -> Claimed | None:
+        return await self._write(
+            lambda tx: claiming.claim(
+                tx,
+                session,
+                worker,
+                frozen,
+                lease_s=self._limits.lease_s,
+                surroundings=surroundings,
+                holding=holding,
+            )
+        )
+
+    async def open(
+        self,
+        claimed: Claimed,
+        step: int,
+        content: Sequence[Mapping[str, Any]],
+        calls: Sequence[Call],
+        spent: Sequence[Spent],
+    ) -> None:
+        await self._write(lambda tx: opening.open_step(tx, claimed, step, content, calls, spent, self._price))
+
+    async def intend(self, claimed: Claimed, step: int, call: Call) -> None:
+        await self._write(lambda tx: opening.intend(tx, claimed, step, call))
+
+    async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
+        await self._write(lambda tx: closing.record(tx, claimed, step, results))
+
+    async def close(
+        self,
+        claimed: Claimed,
+        step: int,
+        results: Sequence[CallResult],
+        probe: Callable[[int], Stamp | None],
+    ) -> Closed:
+        return await self._write(lambda tx: closing.close(tx, claimed, step, results, probe))
+
+    async def drop(self, claimed: Claimed, stamp: Stamp, spent: Sequence[Spent]) -> Closed:
+        return await self._write(lambda tx: closing.drop(tx, claimed, stamp, spent, self._price))
+
+    async def climb(
+        self, claimed: Claimed, rung: Rung, cause: EmptyCause, words: str | None, spent: Sequence[Spent]
+    ) -> Mail:
+        return await self._write(lambda tx: closing.climb(tx, claimed, rung, cause, words, spent, self._price))
+
+    async def settle(self, claimed: Claimed, outcome: Outcome, spent: Sequence[Spent]) -> Settled:
+        return await self._write(
+            lambda tx: settling.settle(
+                tx, self._ids, claimed, outcome, spent, self._price, quiet_s=self._limits.quiet_s
+            )
+        )
+
+    async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
+        found = [
+            {
+                "session_id": claimed.lease.session,
+                "turn_id": claimed.turn,
+                "rule": stitch.rule,
+                "path": stitch.path[:200],
+                "what": stitch.what,
+            }
+            for stitch in stitches
+        ]
+
+        async def work(tx: AsyncConnection) -> None:
+            for values in found:
+                await tx.execute(insert_ignore(repairs, self._db.dialect).values(**values, created_at=now()))
+
+        await self._write(work)
+
+    async def history(self, session: SessionId) -> list[dict[str, Any]]:
+        async with self._db.reading() as tx:
+            return await claiming.history(tx, session)
+
+    async def mail(self, session: SessionId, turn: TurnId) -> Mail:
+        async with self._db.reading() as tx:
+            return await mail_of(tx, session, turn)
+
+    async def release(self, lease: Lease) -> None:
+        await leases.release_session(self._db, lease.session, lease.worker, lease.epoch)
+        await self._doorbell.ring(lease.session)
+
+    # -- rounds: one query for all sessions of the worker
+
+    async def due(self, within_s: float) -> Sequence[Due]:
+        stopped = exists().where(
+            stops.c.session_id == turns.c.session_id,
+            or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
+        )
+        statement = (
+            select(
+                turns.c.session_id,
+                (turns.c.start_after - now()).label("in_s"),
+                case((stopped, 1), else_=0).label("stopped"),
+            )
+            .join(sessions, sessions.c.id == turns.c.session_id)
+            .where(
+                turns.c.state.in_(["waiting", "running"]),
+                or_(
+                    sessions.c.lease_owner.is_(None),
+                    sessions.c.lease_owner == self._worker,
+                    sessions.c.lease_until <= now(),
+                ),
+                or_(turns.c.start_after <= now() + within_s, stopped),
+            )
+            .order_by(turns.c.created_at)
+        )
+        async with self._db.reading() as tx:
+            found = await rows(tx, statement)
+        return [
+            Due(
+                SessionId(row["session_id"]),
+                0.0 if row["stopped"] else max(0.0, row["in_s"]),
+                bool(row["stopped"]),
+            )
+            for row in found
+        ]
+
+    async def mail_of(self, wanted: Mapping[SessionId, TurnId]) -> Mapping[SessionId, Mail]:
+        mine = turns.c.id.in_(list(wanted.values()))
+        statement = union_all(
+            select(
+                turns.c.session_id,
+                literal("stop").label("kind"),
+                stops.c.level,
+                stops.c.author,
+                stops.c.slack_ts,
+            )
+            .join(stops, stops.c.session_id == turns.c.session_id)
+            .where(mine, or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id)),
+            select(turns.c.session_id, literal("steer"), literal(""), messages.c.author, messages.c.slack_ts)
+            .join(messages, messages.c.session_id == turns.c.session_id)
+            .where(
+                mine,
+                messages.c.state == "waiting",
+                messages.c.disposition == "steer",
+                messages.c.turn_id.is_(None),
+            ),
+        )
+        async with self._db.reading() as tx:
+            found = await rows(tx, statement)
+        mail: dict[SessionId, Mail] = {}
+        for session in wanted:
+            own = [row for row in found if row["session_id"] == session]
+            heard = sorted((row for row in own if row["kind"] == "stop"), key=lambda row: str(row["slack_ts"]))
+            mail[session] = Mail(strongest(heard), sum(1 for row in own if row["kind"] == "steer"))
+        return mail
+
+    async def renew(self, held: Mapping[SessionId, Epoch]) -> Collection[SessionId]:
+        return await leases.renew(self._db, self._worker, held, self._limits.lease_s)
+
+    async def paused(self) -> bool:
+        async with self._db.reading() as tx:
+            found = await rows(tx, select(switches.c.value).where(switches.c.name == "paused"))
+        return bool(found and found[0]["value"] == "yes")
+
+    async def pause(self, paused: bool, by: str) -> None:
+        """Let no new turn start (running ones go on), or let them start again."""
+        value = "yes" if paused else "no"
+
+        async def work(tx: AsyncConnection) -> None:
+            await tx.execute(
+                insert_ignore(switches, self._db.dialect).values(
+                    name="paused", value=value, changed_by=by, changed_at=now()
+                )
+            )
+            await tx.execute(
+                update(switches)
+                .where(switches.c.name == "paused")
+                .values(value=value, changed_by=by, changed_at=now())
+            )
+
+        await self._write(work)
