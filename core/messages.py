@@ -97,6 +97,31 @@ class Level(StrEnum):
     TASK = "task"
 
 
+class Place(StrEnum):
+    """How the session of an arrival is found.
+
+    `thread`: by its channel and `thread_ts`. `target`: by `target_ts`, a card or a message of the session, and
+    `thread_ts` is only a guess. `outside`: a stop that names no thread; it means the author's only running
+    turn in the channel.
+    """
+
+    THREAD = "thread"
+    TARGET = "target"
+    OUTSIDE = "outside"
+
+
+class Action(StrEnum):
+    """The buttons that we post; the value is the `action_id`."""
+
+    STOP_STEP = "stop_step"
+    CANCEL_TASK = "cancel_task"
+    RETRY = "retry"
+    REDIRECT_NOW = "redirect_now"
+    APPROVE = "approve"
+    DENY = "deny"
+    STOP_HELPER = "stop_helper"
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What one person may do in one channel."""
@@ -126,8 +151,11 @@ class Arrival:
     """One normalised event, ready for the policy. `dedupe_key` is the same for every delivery of it.
 
     `target_ts` is the message that an edit, a deletion, a button or a reaction is about; `turn_id` the turn
-    that a button names. `text` is unescaped and free of our own mention; `raw_text` is what stop words are
-    read from. `mentioned` says whether the text mentions us.
+    that a button names. `text` is unescaped and free of our own mention and of the marker; of a stop it is what else
+    was said (`rest`). `mentioned` says whether the text mentions us. With `only_in_session` the arrival counts only
+    where a session exists already; else it is acknowledged and not stored. `subject` is the opaque id that a button
+    carries (a turn, an approval, a message or a helper); `approval_id` and `reason` belong to approve and deny.
+    `by_author`: the edit was made by who wrote the message. `assent`: the text is a bare "ok".
     """
 
     source: Source
@@ -149,6 +177,14 @@ class Arrival:
     turn_id: TurnId | None = None
     files: Sequence[FileRef] = ()
     context_needed: bool = False
+    place: Place = Place.THREAD
+    only_in_session: bool = False
+    by_author: bool = True
+    assent: bool = False
+    action: Action | None = None
+    subject: str | None = None
+    approval_id: str | None = None
+    reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
