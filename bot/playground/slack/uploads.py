@@ -1,0 +1,103 @@
+"""Files: the three-step upload, files.info, and how a file looks in a message."""
+
+from __future__ import annotations
+
+import mimetypes
+
+from bot.playground.slack import limits
+from bot.playground.slack.chat import authored, conversation, thread_of
+from bot.playground.slack.desk import Desk
+from bot.playground.slack.people import Json
+from bot.playground.slack.refusal import Refused
+from bot.playground.slack.state import SharedFile
+
+LARGEST = 1024**3
+
+
+def shown(desk: Desk, file: SharedFile, user: str) -> Json:
+    """The `file` object of messages and answers."""
+    where = f"{desk.url}/files/{file.id}"
+    return {
+        "id": file.id,
+        "name": file.name,
+        "title": file.title or file.name,
+        "mimetype": file.mimetype,
+        "filetype": file.name.rpartition(".")[2],
+        "size": len(file.content),
+        "user": user,
+        "mode": "hosted",
+        "is_external": False,
+        "url_private": where,
+        "url_private_download": f"{where}/download",
+        "permalink": where,
+    }
+
+
+def keep(
+    desk: Desk, name: str, content: bytes, mimetype: str | None = None, file_id: str | None = None
+) -> SharedFile:
+    """Put a file on the files host."""
+    kind = mimetype or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    file = SharedFile(file_id or desk.state.next_id("F"), name, kind, content, complete=True)
+    desk.state.files[file.id] = file
+    return file
+
+
+async def get_upload_url(desk: Desk, args: Json) -> Json:
+    if not str(args["length"]).isdigit():
+        raise Refused("invalid_arguments", "length must be a number")
+    if int(args["length"]) > LARGEST:
+        raise Refused("file_upload_size_restricted")
+    file = keep(desk, str(args["filename"]), b"")
+    file.complete = False
+    return {"ok": True, "upload_url": f"{desk.url}/upload/{file.id}", "file_id": file.id}
+
+
+def _completed(desk: Desk, args: Json) -> list[SharedFile]:
+    wanted = args["files"]
+    if not isinstance(wanted, list) or not all(isinstance(item, dict) for item in wanted):
+        raise Refused("invalid_arguments", "files must be a list of objects")
+    found: list[SharedFile] = []
+    for item in wanted:
+        file = desk.state.files.get(str(item.get("id")))
+        if file is None:
+            raise Refused("file_not_found")
+        file.title = str(item.get("title") or file.name)
+        found.append(file)
+    return found
+
+
+async def complete_upload(desk: Desk, args: Json) -> Json:
+    files = _completed(desk, args)
+    where = args.get("channel_id") or args.get("channels")
+    channel = conversation(desk, where) if where else None
+    if channel is not None and channel.is_archived:
+        raise Refused("posting_to_channel_denied")
+    if args.get("blocks"):
+        limits.check_blocks(args["blocks"])
+    for file in files:
+        file.complete = True
+    bot = desk.workspace.bot_user_id
+    objects = [shown(desk, file, bot) for file in files]
+    if channel is not None:
+        text = {"text": args.get("initial_comment") or "", "blocks": args.get("blocks")}
+        body = authored(desk, text, desk.state.next_ts()) | {"files": objects, "upload": True}
+        thread_ts = thread_of(desk, channel, args)
+        if thread_ts is not None:
+            body["thread_ts"] = thread_ts
+        desk.publish(desk.state.add(channel.id, body, bot))
+    return {"ok": True, "files": objects}
+
+
+async def file_info(desk: Desk, args: Json) -> Json:
+    file = desk.state.files.get(str(args["file"]))
+    if file is None or not file.complete:
+        raise Refused("file_not_found")
+    return {"ok": True, "file": shown(desk, file, desk.workspace.bot_user_id)}
+
+
+METHODS = {
+    "files.getUploadURLExternal": get_upload_url,
+    "files.completeUploadExternal": complete_upload,
+    "files.info": file_info,
+}
