@@ -17,11 +17,12 @@ from core.messages import Level, UserId
 
 @dataclass(frozen=True, slots=True)
 class StopFact:
-    """A committed stop in the scope of a turn."""
+    """A committed stop in the scope of a turn. `archived`: nobody said stop, the channel was archived."""
 
     level: Level
     author: UserId
     ts: str
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

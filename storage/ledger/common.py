@@ -31,6 +31,9 @@ def dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+ARCHIVED = "archived"
+"""The source of a stop that no person sent: the channel was archived."""
+
 Row = dict[str, Any]
 """One row of a query, by column name."""
 
@@ -84,7 +87,7 @@ async def stop_of(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Stop
     """The stop that reaches a turn: the first one, or the first that cancels the task if there is one."""
     found = await rows(
         tx,
-        select(stops.c.level, stops.c.author, stops.c.slack_ts)
+        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
         .where(in_scope(session, turn))
         .order_by(stops.c.slack_ts),
     )
@@ -96,7 +99,8 @@ def strongest(found: Sequence[Mapping[str, Any]]) -> StopFact | None:
     if not found:
         return None
     first = next((row for row in found if row["level"] == Level.TASK.value), found[0])
-    return StopFact(Level(first["level"]), UserId(first["author"]), first["slack_ts"])
+    archived = first["source"] == ARCHIVED
+    return StopFact(Level(first["level"]), UserId(first["author"]), first["slack_ts"], archived)
 
 
 async def mail_of(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Mail:
@@ -107,8 +111,9 @@ async def mail_of(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Mail
             stops.c.level.label("level"),
             stops.c.author.label("author"),
             stops.c.slack_ts.label("slack_ts"),
+            stops.c.source.label("source"),
         ).where(in_scope(session, turn)),
-        select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts).where(
+        select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts, messages.c.source).where(
             messages.c.session_id == session,
             messages.c.state == "waiting",
             messages.c.disposition == "steer",

@@ -89,7 +89,10 @@ def _under_the_lock(outcome: Outcome, mail: Mail) -> Outcome:
 
 
 def stopped_outcome(outcome: Outcome, stop: StopFact) -> Outcome:
-    """The outcome of a turn that a stop reached."""
+    """The outcome of a turn that a stop reached, or whose channel was archived."""
+    if stop.archived:
+        known = "The channel was archived, so nothing more could be said here."
+        return Outcome(Reason.FAILED, detail=Detail.CHANNEL_ARCHIVED, known=known, step=outcome.step)
     return Outcome(reason_of(Stamp.STOP, stop.level), stamp=Stamp.STOP, step=outcome.step, ended_by=stop.author)
 
 

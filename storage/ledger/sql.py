@@ -198,6 +198,7 @@ class SqlLedger:
                 stops.c.level,
                 stops.c.author,
                 stops.c.slack_ts,
+                stops.c.source,
             )
             .join(stops, stops.c.session_id == turns.c.session_id)
             .where(mine, or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id)),

@@ -1,0 +1,157 @@
+"""What the card of a turn is drawn from: committed rows, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.card import CallLine, CallState, CardFacts, StepLine
+from core.gateway import CallStatus
+from core.messages import TurnId, UserId
+from core.remediation import Rung
+from storage.database import now
+from storage.ledger.common import Row, one, rows, strongest
+from storage.tables import (
+    attempts,
+    calls,
+    cards,
+    costs,
+    outbox,
+    sessions,
+    settles,
+    stops,
+    turns,
+)
+
+STATES = {
+    CallStatus.OPEN: CallState.RUNNING,
+    CallStatus.INTENT: CallState.RUNNING,
+    CallStatus.OK: CallState.OK,
+    CallStatus.ERROR: CallState.ERROR,
+    CallStatus.TIMEOUT: CallState.TIMEOUT,
+    CallStatus.CANCELLED: CallState.CANCELLED,
+    CallStatus.DENIED: CallState.DENIED,
+    CallStatus.REFUSED: CallState.REFUSED,
+    CallStatus.UNKNOWN: CallState.UNKNOWN,
+    CallStatus.INTERRUPTED: CallState.INTERRUPTED,
+    CallStatus.NOT_RUN: CallState.NOT_RUN,
+}
+
+
+async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) -> CardFacts | None:
+    """The facts of one card, or None if there is no such turn."""
+    turn = await one(
+        tx,
+        select(turns, sessions.c.model, cards.c.fallback, now().label("now"))
+        .join(sessions, sessions.c.id == turns.c.session_id)
+        .join(cards, cards.c.turn_id == turns.c.id)
+        .where(turns.c.id == turn_id),
+    )
+    if turn is None:
+        return None
+    settle = await one(tx, select(settles).where(settles.c.turn_id == turn_id))
+    tried = await rows(tx, select(attempts).where(attempts.c.turn_id == turn_id).order_by(attempts.c.number))
+    steps = _steps(
+        await rows(
+            tx,
+            select(
+                calls.c.step,
+                calls.c.tool,
+                calls.c.status,
+                calls.c.input_summary,
+                calls.c.duration_ms,
+            )
+            .where(calls.c.turn_id == turn_id)
+            .order_by(calls.c.step, calls.c.position),
+        )
+    )
+    cost = settle["cost_usd"] if settle else await _cost(tx, turn_id)
+    stop = None if settle else await _stop(tx, turn)
+    return CardFacts(
+        turn_id=turn_id,
+        asked_by=UserId(turn["asked_by"]),
+        asked_text=turn["asked_text"],
+        state=turn["state"],
+        steps=steps,
+        max_steps=max_steps,
+        elapsed_s=_elapsed(turn, tried, settle),
+        cost_usd=float(cost),
+        model=turn["model"] or "",
+        doing=_doing(turn, steps),
+        stopping_by=stop.author if stop else None,
+        stop_level=stop.level if stop else None,
+        resumed=any(row["ended"] in ("drained", "crashed") for row in tried),
+        rung=turn["rung"],
+        reason=settle["reason"] if settle else None,
+        detail=settle["detail"] if settle else None,
+        ended_by=UserId(settle["ended_by"]) if settle and settle["ended_by"] else None,
+        ended_step=settle["step"] if settle else 0,
+        answer_posted=await _answer_posted(tx, turn_id) if settle else False,
+        answer_fallback=turn["fallback"],
+        known=settle["known"] if settle else "",
+    )
+
+
+def _steps(found: Sequence[Row]) -> tuple[StepLine, ...]:
+    numbers = sorted({row["step"] for row in found})
+    return tuple(StepLine(number, tuple(_line(row) for row in found if row["step"] == number)) for number in numbers)
+
+
+def _line(row: Row) -> CallLine:
+    took = row["duration_ms"]
+    return CallLine(
+        row["tool"],
+        row["input_summary"],
+        STATES[CallStatus(row["status"])],
+        None if took is None else took / 1000,
+    )
+
+
+def _doing(turn: Row, steps: Sequence[StepLine]) -> str:
+    if turn["state"] == "waiting":
+        return "getting ready"
+    running = [call for call in steps[-1].calls if call.state is CallState.RUNNING] if steps else []
+    if running:
+        return f"running {len(running)} call{'s' if len(running) > 1 else ''}"
+    return "asking for the answer once more" if turn["rung"] > Rung.GROUND else "thinking"
+
+
+def _elapsed(turn: Row, tried: Sequence[Row], settle: Row | None) -> float:
+    until = settle["created_at"] if settle else turn["now"]
+    return max(0.0, float(until - tried[0]["started_at"])) if tried else 0.0
+
+
+async def _cost(tx: AsyncConnection, turn_id: TurnId) -> Any:
+    row = await one(
+        tx, select(func.coalesce(func.sum(costs.c.usd), 0.0).label("usd")).where(costs.c.turn_id == turn_id)
+    )
+    return row["usd"] if row else 0.0
+
+
+async def _stop(tx: AsyncConnection, turn: Row) -> Any:
+    found = await rows(
+        tx,
+        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
+        .where(
+            stops.c.session_id == turn["session_id"],
+            or_(stops.c.slack_ts > turn["newest_ts"], stops.c.turn_id == turn["id"]),
+        )
+        .order_by(stops.c.slack_ts),
+    )
+    return strongest(found)
+
+
+async def _answer_posted(tx: AsyncConnection, turn_id: TurnId) -> bool:
+    row = await one(
+        tx,
+        select(outbox.c.id).where(
+            outbox.c.turn_id == turn_id,
+            outbox.c.kind == "answer",
+            outbox.c.part == 0,
+            outbox.c.state == "sent",
+        ),
+    )
+    return row is not None

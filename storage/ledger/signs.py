@@ -1,0 +1,142 @@
+"""What people see of an arrival: the sign on their message, and words that only they see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.messages import Action, Arrival, Disposition, MessageId
+from core.notices import Notice, say
+from core.steering import Override
+from storage.database import now
+from storage.dialect import insert_ignore
+from storage.ledger.outgoing import Priority, row
+from storage.ledger.scene import Scene, running_turns
+from storage.tables import outbox
+
+SIGNS: Mapping[Disposition, str] = {
+    Disposition.START: "eyes",
+    Disposition.STEER: "leftwards_arrow_with_hook",
+    Disposition.QUEUE: "hourglass_flowing_sand",
+    Disposition.NOTE: "memo",
+}
+STOPPED_SIGN = "octagonal_sign"
+
+BEFORE_START = (
+    "Stopped before it started: <@{who}> said stop after you sent this and before I had read it, so I did not begin. "
+    "Send it again if it is still wanted."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPolicy:
+    """What the configuration says about one channel. `who_may` names the people who hold each right."""
+
+    overrides: Sequence[Override] = ()
+    who_may: Mapping[str, str] = field(default_factory=dict)
+    quiet_s: float = 1.0
+    quiet_max_s: float = 3.0
+
+
+async def sign(
+    tx: AsyncConnection,
+    dialect: str,
+    scene: Scene,
+    arrival: Arrival,
+    disposition: Disposition,
+    state: str,
+    message: MessageId,
+) -> None:
+    """The visible sign that a person's words were taken."""
+    if arrival.source.value not in ("mention", "reply", "direct_message"):
+        return
+    name = STOPPED_SIGN if state == "stopped" else SIGNS.get(disposition)
+    if disposition is Disposition.CONTROL and state == "control":
+        name = STOPPED_SIGN
+    if name is None:
+        return
+    priority = Priority.STOP if name == STOPPED_SIGN else Priority.SIGN
+    values = row(
+        "reaction",
+        f"sign:{message}",
+        {"name": name},
+        session=scene.session,
+        at=scene.at,
+        priority=priority,
+        target_ts=arrival.ts,
+    )
+    await tx.execute(insert_ignore(outbox, dialect).values(**values))
+
+
+async def notice(
+    tx: AsyncConnection,
+    dialect: str,
+    scene: Scene,
+    arrival: Arrival,
+    message: MessageId,
+    notice: Notice,
+    policy: ChannelPolicy,
+) -> None:
+    body: dict[str, Any] = {"text": say(notice, who_may=policy.who_may.get(right_of(notice), ""))}
+    key = f"notice:{message}"
+    if notice is Notice.KEPT_AS_NOTE:
+        body["buttons"] = [[Action.REDIRECT_NOW.value, message]]
+        key = f"note:{scene.session['id']}:{arrival.author}"
+    await tell(tx, dialect, scene, arrival, message, body, key)
+
+
+async def tell(
+    tx: AsyncConnection,
+    dialect: str,
+    scene: Scene,
+    arrival: Arrival,
+    message: MessageId,
+    body: Mapping[str, Any],
+    key: str | None = None,
+) -> None:
+    values = row(
+        "ephemeral",
+        key or f"notice:{message}",
+        body,
+        session=scene.session,
+        at=scene.at,
+        priority=Priority.STOP,
+        person=arrival.author,
+    )
+    await tx.execute(insert_ignore(outbox, dialect).values(**values))
+
+
+def right_of(notice: Notice) -> str:
+    """Which right a refusal is about, to name the people who hold it."""
+    return {
+        Notice.REFUSED_ASK: "ask",
+        Notice.REFUSED_STEER: "steer",
+        Notice.REFUSED_STOP: "stop",
+        Notice.REFUSED_APPROVE: "approve",
+        Notice.HOW_TO_APPROVE: "approve",
+    }.get(notice, "ask")
+
+
+async def list_running(tx: AsyncConnection, dialect: str, arrival: Arrival) -> Notice | None:
+    """A stop that names no thread and no only turn: whoever spoke to us gets the list of what runs."""
+    if not arrival.mentioned:
+        return None
+    running = await running_turns(tx, arrival.channel)
+    listed = [
+        {
+            "turn": turn["id"],
+            "asked_by": turn["asked_by"],
+            "text": turn["asked_text"][:200],
+            "started": turn["created_at"],
+        }
+        for turn in running
+    ]
+    place = {"id": None, "channel": arrival.channel, "thread_ts": None}
+    body = {"text": say(Notice.WHICH_TURN if listed else Notice.NOTHING_RUNNING), "running": listed}
+    values = row("ephemeral", f"which:{arrival.dedupe_key}", body, session=place, at=0.0, person=arrival.author)
+    values["created_at"] = now()
+    await tx.execute(insert_ignore(outbox, dialect).values(**values))
+    return Notice.WHICH_TURN if listed else Notice.NOTHING_RUNNING

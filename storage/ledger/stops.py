@@ -1,0 +1,173 @@
+"""A stop is written down: which turn it reaches, what it makes of everything that waits, and whether it counts.
+
+The row stays: it is the tombstone that also stops what is older and has not started yet. It never touches what was
+asked after it; only Slack's own timestamps decide that.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.control import StopFact
+from core.messages import Arrival, Level, Marker, MessageId, SessionId, Source, UserId, older
+from core.notices import Notice
+from core.steering import Decision, Effect
+from core.stop import Aim, Duplicate, Fate, Waiting, aim_of_click, escalate, fate_of
+from storage.database import now
+from storage.dialect import insert_ignore
+from storage.ledger.common import ARCHIVED, Ids, Row, one, rows
+from storage.ledger.scene import Scene
+from storage.tables import messages, sessions, settles, stops, turns
+
+
+async def stop(
+    tx: AsyncConnection,
+    ids: Ids,
+    dialect: str,
+    scene: Scene,
+    arrival: Arrival,
+    decision: Decision,
+    message: MessageId,
+) -> Notice | None:
+    """Write one stop; the notice for its author, if it did nothing."""
+    aim = await _aim(tx, scene, arrival)
+    if aim is Aim.ENDED:
+        return Notice.ALREADY_ENDED
+    fact = _fact(arrival, decision)
+    level = escalate(await _last(tx, scene), fact)
+    if isinstance(level, Duplicate):
+        return None
+    fact = StopFact(level, fact.author, fact.ts)
+    turn = scene.turn
+    reached = turn is not None and (aim is Aim.THIS or older(turn["newest_ts"], fact.ts))
+    await tx.execute(
+        insert_ignore(stops, dialect).values(
+            id=ids("x"),
+            session_id=scene.session["id"],
+            turn_id=turn["id"] if turn is not None and reached else None,
+            level=level.value,
+            author=fact.author,
+            source=arrival.source.value,
+            slack_ts=fact.ts,
+            arrived_at=scene.at,
+        )
+    )
+    await _waiting(tx, scene, fact)
+    await _keep_the_rest(tx, ids, dialect, scene, arrival)
+    await tx.execute(
+        update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)
+    )
+    if decision.effect is Effect.STOP and turn is not None and not reached:
+        return Notice.ALREADY_ENDED
+    return None
+
+
+def _fact(arrival: Arrival, decision: Decision) -> StopFact:
+    level = arrival.level
+    if level is None:
+        whole = arrival.marker is Marker.CANCEL or arrival.source in (Source.NATIVE_STOP, Source.DELETE)
+        level = Level.TASK if whole or decision.effect is Effect.CANCEL_TURN else Level.STEP
+    return StopFact(level, UserId(arrival.author), arrival.ts)
+
+
+async def _aim(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Aim | None:
+    """What a click on a card means; None for stops that name no turn."""
+    if arrival.turn_id is None or arrival.source is not Source.BUTTON:
+        return None
+    named: str | None = arrival.turn_id
+    while named is not None:
+        settle = await one(tx, select(settles.c.reason).where(settles.c.turn_id == named))
+        successor = await one(tx, select(turns.c.id, turns.c.newest_ts).where(turns.c.predecessor_id == named))
+        aim = aim_of_click(
+            arrival.ts,
+            settled=settle["reason"] if settle else None,
+            successor_consumed=[successor["newest_ts"]] if successor else None,
+        )
+        if aim is not Aim.SUCCESSOR or successor is None:
+            return aim
+        named = successor["id"]
+    return Aim.ENDED
+
+
+async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
+    found = await one(
+        tx,
+        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
+        .where(stops.c.session_id == scene.session["id"])
+        .order_by(stops.c.arrived_at.desc(), stops.c.slack_ts.desc())
+        .limit(1),
+    )
+    return None if found is None else StopFact(Level(found["level"]), UserId(found["author"]), found["slack_ts"])
+
+
+async def _waiting(tx: AsyncConnection, scene: Scene, fact: StopFact) -> None:
+    """Steers older than the stop end stopped; queued words become notes or stop with the task."""
+    own = scene.turn["id"] if scene.turn is not None else ""
+    found = await rows(
+        tx,
+        select(
+            messages.c.id, messages.c.disposition, messages.c.source, messages.c.slack_ts, messages.c.turn_id
+        ).where(messages.c.session_id == scene.session["id"], messages.c.state == "waiting"),
+    )
+    for word in found:
+        if word["turn_id"] == own:
+            continue
+        fate = fate_of(_kind(word), word["slack_ts"], fact)
+        if fate is Fate.STOPPED:
+            await tx.execute(update(messages).where(messages.c.id == word["id"]).values(state="stopped"))
+        elif fate is Fate.BECOMES_NOTE:
+            await tx.execute(update(messages).where(messages.c.id == word["id"]).values(disposition="note"))
+
+
+def _kind(word: Row) -> Waiting:
+    if word["source"].startswith("helper_"):
+        return Waiting.HELPER_REPORT
+    return Waiting(word["disposition"])
+
+
+async def _keep_the_rest(tx: AsyncConnection, ids: Ids, dialect: str, scene: Scene, arrival: Arrival) -> None:
+    """What else was said with a stop word is a note for the next turn."""
+    if not arrival.rest.strip():
+        return
+    await tx.execute(
+        insert_ignore(messages, dialect).values(
+            id=ids("m"),
+            session_id=scene.session["id"],
+            dedupe_key=f"{arrival.dedupe_key}:rest",
+            source=arrival.source.value,
+            marker="none",
+            who=scene.who.value,
+            author=arrival.author,
+            text=arrival.rest,
+            slack_ts=arrival.ts,
+            disposition="note",
+            policy_row="rest_of_a_stop",
+            state="waiting",
+            arrived_at=scene.at,
+        )
+    )
+
+
+async def archive_channel(tx: AsyncConnection, ids: Ids, channel: str) -> list[SessionId]:
+    """A stop of the task for every turn of an archived channel; the sessions to ring for."""
+    running = await rows(
+        tx,
+        select(turns.c.id, turns.c.session_id)
+        .join(sessions, sessions.c.id == turns.c.session_id)
+        .where(sessions.c.channel == channel, turns.c.state != "settled"),
+    )
+    for turn in running:
+        await tx.execute(
+            insert(stops).values(
+                id=ids("x"),
+                session_id=turn["session_id"],
+                turn_id=turn["id"],
+                level="task",
+                author="",
+                source=ARCHIVED,
+                slack_ts="0",
+                arrived_at=now(),
+            )
+        )
+    return [SessionId(turn["session_id"]) for turn in running]
