@@ -49,7 +49,7 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         Notice.SEND_AS_NEW: "I had already passed that message when you edited it, so the edit changes nothing. "
         "Please send it as a new message.",
         Notice.HOW_TO_APPROVE: "That did not approve anything, and nothing has run. "
-        "{who_may} can press Approve or Deny on the request, or write `approve {approval}` or `deny {approval} why`.",
+        "{Who_may} can press Approve or Deny on the request, or write `approve {approval}` or `deny {approval} why`.",
         Notice.NOTHING_TO_DECIDE: "There is nothing to decide in this thread now: no request is open. "
         "It may have been decided, withdrawn or run out; ask me again if the change is still wanted.",
         Notice.EXPIRED_CONTROL: "This control has expired and did nothing. "
@@ -68,5 +68,7 @@ def say(notice: Notice, *, who_may: str = "", approval: str = "") -> str:
     `who_may` names the people who hold the right, as in "people on call for this channel"; `approval` is the id of
     the open request, if there is exactly one.
     """
-    text = SENTENCES[notice].format(who_may=who_may or NOBODY, approval=approval or "ID")
-    return text[0].upper() + text[1:]
+    people = who_may or NOBODY
+    return SENTENCES[notice].format(
+        who_may=people, Who_may=people[:1].upper() + people[1:], approval=approval or "ID"
+    )

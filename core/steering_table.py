@@ -209,7 +209,7 @@ CONTROL_ROWS: tuple[Row, ...] = (
     #    name, source, marker, who, given
     #        idle, running, suspended, waiting
     Row("bot_control_word", TEXT, CONTROL_WORDS, BOT, (), *always(IGNORE)),
-    Row("bot_control", EDIT | BUTTON | REACTION | NATIVE, ANY, BOT, (), *always(IGNORE)),
+    Row("bot_control", PERSONAL - TEXT, ANY, BOT, (), *always(IGNORE)),
     Row(
         "may_not_stop_aside", PERSONAL, STOP_WORDS, PERSON, (MAY_NOT_STOP, BARE_ASIDE),
         IGNORE, REFUSE_STOP, REFUSE_STOP, REFUSE_STOP,
