@@ -64,7 +64,7 @@ def answer(
             raise Refused(401, "Unauthorized", "Unauthorized")
         if path in ("/readyz", "/livez", "/healthz"):
             return web.Response(text="ok")
-        if path == "/version":
+        if path.rstrip("/") == "/version":
             return web.json_response(
                 {"major": "1", "minor": "34", "gitVersion": "v1.34.2", "platform": "linux/amd64"}
             )
