@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bot.playground.slack import payloads, views
+from bot.playground.slack.chat import authored
 from bot.playground.slack.hands import Hands
 from bot.playground.slack.people import Json
 from bot.playground.slack.refusal import Impossible
@@ -106,7 +107,12 @@ class Clicks(Hands):
             "response_url": self.desk.issue_response_url(channel, user),
         }
         payload = payloads.slash_command(self.desk.workspace, person, place, command, text, **links)
-        return await self.desk.wire.interaction(payload, "slash_commands")
+        delivery = await self.desk.wire.interaction(payload, "slash_commands")
+        answer = {"text": delivery.response} if isinstance(delivery.response, str) else delivery.response or {}
+        if answer.get("text") or answer.get("blocks"):
+            body = authored(self.desk, answer, self.state.next_ts())
+            self.state.add(channel, body, self.desk.workspace.bot_user_id, ephemeral_user=user)
+        return delivery
 
     # -- modals and the home tab --------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class Hands:
         team = person.team_id or home
         body: Json = {"type": "message", "user": person.id, "text": text, "ts": ts, "team": team}
         if person.bot_id is not None:
-            return body | {"bot_id": person.bot_id}
+            return body | {"bot_id": person.bot_id, "app_id": f"A{person.bot_id[1:]}"}
         if team != home:
             body |= {"user_team": team, "source_team": team}
         return body | {"client_msg_id": f"cm-{ts}"}

@@ -20,6 +20,7 @@ def prepare(desk: Desk, envelope: Json) -> Json:
     copy: Json = json.loads(json.dumps(envelope).replace("https://files.slack.test/", f"{desk.url}/files/"))
     copy.setdefault("envelope_id", desk.state.next_id("envelope-"))
     copy.setdefault("type", "events_api")
+    copy.pop("to", None)
     payload = copy.get("payload")
     if not isinstance(payload, dict):
         return copy
