@@ -204,9 +204,8 @@ def first_problems(groups: Sequence[Group]) -> Iterator[Problem]:
 
 def role_problems(groups: Sequence[Group]) -> Iterator[Problem]:
     """R06, with the profile everywhere only: the first-party API joins neighbours."""
-    spoken = [group for group in groups if group.role in ("user", "assistant")]
-    for before, group in pairwise(spoken):
-        if before.role == group.role:
+    for before, group in pairwise(groups):
+        if before.role == group.role and group.role != "system":
             text = (
                 'messages: roles must alternate between "user" and "assistant", but found multiple '
                 f'"{group.role}" roles in a row'

@@ -224,8 +224,13 @@ def signature_problems(request: Mapping[str, Any], groups: Sequence[Group], veri
             if spot.kind in THINKING:
                 text = verify(request, spot.message, spot.index)
                 if text is not None:
-                    rule = "R48" if "bound to a different conversation" in text else "R42"
-                    yield Problem(rule, spot.path, _placed(spot, text))
+                    yield Problem(_signature_rule(text), spot.path, _placed(spot, text))
+
+
+def _signature_rule(text: str) -> str:
+    if "missing or out of order" in text:
+        return "R49"
+    return "R48" if "bound to a different conversation" in text else "R42"
 
 
 def _placed(spot: Spot, text: str) -> str:
