@@ -80,13 +80,21 @@ class DueCard:
 
 async def due_items(tx: AsyncConnection, most: int = 50) -> list[Item]:
     """Outbox rows that may be sent or looked up now, the most urgent first."""
+    before = outbox.alias("before")
+    in_order = ~exists().where(
+        before.c.turn_id == outbox.c.turn_id,
+        before.c.kind == outbox.c.kind,
+        before.c.part < outbox.c.part,
+        before.c.state.in_(["waiting", "sending"]),
+    )
     statement = (
         select(outbox)
         .where(
+            or_(outbox.c.part == 0, in_order),
             or_(
                 and_(outbox.c.state == "waiting", outbox.c.not_before <= now()),
                 and_(outbox.c.state == "sending", outbox.c.sending_at <= now() - LOOKUP_AFTER_S),
-            )
+            ),
         )
         .order_by(outbox.c.priority, outbox.c.id)
         .limit(most)
@@ -194,19 +202,25 @@ async def item_sending(tx: AsyncConnection, item: int) -> None:
     )
 
 
-async def item_parts(tx: AsyncConnection, item: Item, parts: Sequence[Mapping[str, Any]]) -> None:
-    """Write the further parts of a post as rows of their own; `parts` are their bodies, from part 1 on."""
-    for number, body in enumerate(parts, start=1):
+PART = 100
+"""Parts are numbered 0, 100, 200 ...; a part that had to be split again as plain text goes on in between."""
+
+
+async def item_parts(tx: AsyncConnection, item: Item, bodies: Sequence[Mapping[str, Any]], *, plain: bool) -> None:
+    """Write the further parts of a post as rows of their own, to be sent after it in order."""
+    for index, body in enumerate(bodies, start=1):
+        number = item.part + (index if plain else index * PART)
         await tx.execute(
             insert(outbox).values(
                 session_id=item.session,
                 turn_id=item.turn,
                 kind=item.kind,
                 priority=item.priority,
-                dedupe_key=f"answer:{item.turn}:{number}",
+                dedupe_key=f"{item.kind}:{item.id}.{number}",
                 part=number,
                 channel=item.channel,
                 thread_ts=item.thread_ts,
+                person=item.person,
                 body=dump(dict(body)),
                 state="waiting",
                 created_at=now(),

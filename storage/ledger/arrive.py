@@ -31,7 +31,7 @@ from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
 from storage.ledger.common import Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.scene import Scene, find, new_session, target, who
-from storage.ledger.signs import BEFORE_START, ChannelPolicy, list_running, sign, tell
+from storage.ledger.signs import BEFORE_START, ChannelPolicy, list_running, notice, sign, tell
 from storage.tables import messages, stops, turns
 
 STATES: Mapping[Disposition, str] = {

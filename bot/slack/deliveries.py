@@ -1,0 +1,227 @@
+"""What each due row becomes: a call to Slack, and what is written when its answer is there.
+
+`prepare` runs inside the writer's transaction: it marks the row `sending`, or finds that nothing has to be said. The
+returned `Delivery` makes the call outside of it, and its `after` says what to write. The two tables at the end say
+which method each row needs, so that the writer can ask for a token before it prepares anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sqlalchemy import exists, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bot.slack.blocks import SlackMessage, card_message
+from bot.slack.items import Items
+from bot.slack.send import Mark, Sender
+from bot.slack.verdict import Meaning, Verdict
+from core.card import view
+from core.limits import Limits
+from storage.card_facts import card_facts
+from storage.database import Database
+from storage.ledger.common import one
+from storage.outbox import (
+    LOOKUPS,
+    DueCard,
+    Item,
+    card_again,
+    card_lost,
+    card_released,
+    card_sending,
+    card_sent,
+    card_unclear,
+)
+from storage.tables import stops, turns
+
+STRIKES = 3
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+Work = Callable[[AsyncConnection], Awaitable[None]]
+Closed = Callable[[str], Awaitable[None]]
+"""Told that a channel takes no more messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One call that is going out. `key` is the message that it is about; `after` gives what to write."""
+
+    key: str
+    method: str
+    call: Callable[[], Awaitable[Verdict]]
+    after: Callable[[Verdict], Work]
+    then: Callable[[Verdict], Awaitable[None]] | None = None
+
+
+class Deliveries:
+    """Prepares calls for cards and outbox rows. `closed(channel)` is told when a channel takes no more messages."""
+
+    def __init__(
+        self, db: Database, sender: Sender, items: Items, limits: Callable[[str], Limits], closed: Closed
+    ) -> None:
+        self._db = db
+        self._sender = sender
+        self._items = items
+        self._limits = limits
+        self._closed = closed
+
+    async def prepare(self, tx: AsyncConnection, due: DueCard | Item) -> Delivery | None:
+        """The call for one due row; None when there is nothing to say after all."""
+        if isinstance(due, DueCard):
+            return await self._card(tx, due)
+        made = await self._items.prepare(tx, due)
+        if made is None:
+            return None
+        call, after = made
+        return Delivery(key_of(due), method_of(due), call, after, self._closing(due.channel))
+
+    # -- cards
+
+    async def _card(self, tx: AsyncConnection, card: DueCard) -> Delivery | None:
+        mark = Mark(card.turn, f"card{card.reposts or ''}")
+        if card.sending == "post":
+            await card_unclear(tx, card.turn, "looking it up", lookups=card.lookups + 1)
+            return Delivery(
+                key_of(card),
+                method_of(card),
+                lambda: self._sender.find(card.channel, card.thread_ts, mark),
+                lambda verdict: lambda tx: _looked_up(tx, card, verdict),
+            )
+        facts = await card_facts(tx, card.turn, max_steps=self._limits(card.channel).max_steps)
+        if facts is None:
+            return None
+        message = card_message(view(facts))
+        if card.tries >= STRIKES - 1:
+            message = SlackMessage(message.text, [])
+        shown = _hash(message)
+        if card.message_ts is None and card.settled and facts.answer_posted:
+            await card_released(tx, card.turn, None)
+            return None
+        if card.message_ts is not None and shown == card.sent_hash:
+            ts = card.message_ts
+            await card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
+            return None
+        return await self._show(tx, card, message, shown, mark)
+
+    async def _show(
+        self, tx: AsyncConnection, card: DueCard, message: SlackMessage, shown: str, mark: Mark
+    ) -> Delivery:
+        ts = card.message_ts
+        if ts is None or card.settled:
+            await card_sending(tx, card.turn, "post" if ts is None else "update")
+
+        async def call() -> Verdict:
+            if ts is None:
+                return await self._sender.post(card.channel, card.thread_ts, message, mark)
+            return await self._sender.update(card.channel, ts, message)
+
+        async def then(verdict: Verdict) -> None:
+            await self._closing(card.channel)(verdict)
+            if verdict.meaning is Meaning.OK and (ts is None or card.settled):
+                await self._session_status(card)
+
+        return Delivery(
+            key_of(card),
+            method_of(card),
+            call,
+            lambda verdict: lambda tx: _shown(tx, card, verdict, shown),
+            then,
+        )
+
+    def _closing(self, channel: str) -> Callable[[Verdict], Awaitable[None]]:
+        async def then(verdict: Verdict) -> None:
+            if verdict.meaning is Meaning.ARCHIVED or (
+                verdict.meaning is Meaning.UNREACHABLE and channel.startswith(("C", "G"))
+            ):
+                await self._closed(channel)
+
+        return then
+
+    async def _session_status(self, card: DueCard) -> None:
+        """The native indicator: working while a turn of the thread runs and nobody stopped it, else not."""
+        stopped = exists().where(
+            stops.c.session_id == turns.c.session_id,
+            or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
+        )
+        async with self._db.reading() as tx:
+            running = await one(
+                tx,
+                select(turns.c.id).where(turns.c.session_id == card.session, turns.c.state != "settled", ~stopped),
+            )
+        await self._items.status(card.channel, card.thread_ts, "processing" if running else "active")
+
+
+async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: str) -> None:
+    """Write what became of a card's post or update."""
+    match verdict.meaning:
+        case Meaning.OK | Meaning.FINE:
+            data = verdict.data or {}
+            ts = card.message_ts or str(data.get("ts", ""))
+            await card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
+        case Meaning.LATER:
+            await card_again(tx, card.turn, verdict.wait_s, verdict.error)
+        case Meaning.UNCLEAR if card.message_ts is None or card.settled:
+            await card_unclear(tx, card.turn, verdict.error, lookups=card.lookups)
+        case Meaning.UNCLEAR | Meaning.AGAIN | Meaning.DEAD:
+            await card_again(tx, card.turn, backoff(card.tries), verdict.error)
+        case Meaning.GONE:
+            await card_lost(tx, card, verdict.error)
+        case Meaning.ARCHIVED | Meaning.UNREACHABLE:
+            await card_released(tx, card.turn, verdict.error)
+        case _ if card.tries + 1 >= STRIKES:
+            await card_released(tx, card.turn, verdict.error)
+        case _:
+            await card_sending(tx, card.turn, "update")
+            await card_again(tx, card.turn, backoff(card.tries), verdict.error)
+
+
+async def _looked_up(tx: AsyncConnection, card: DueCard, verdict: Verdict) -> None:
+    """Write what looking for an unclear post of a card has found."""
+    if not verdict.good:
+        await card_unclear(tx, card.turn, verdict.error, lookups=card.lookups)
+        return
+    ts = (verdict.data or {}).get("ts")
+    if ts is not None:
+        await card_sent(tx, card, message_ts=str(ts), shown=None, release=False)
+    elif card.lookups + 1 >= LOOKUPS:
+        await card_again(tx, card.turn, 0.0, "not found: it was never posted")
+
+
+def _hash(message: SlackMessage) -> str:
+    return hashlib.sha256(json.dumps([message.text, message.blocks]).encode()).hexdigest()
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait before another try."""
+    return BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
+
+
+# -- which call a row needs
+
+ITEM_METHODS = {
+    "answer": "chat.postMessage",
+    "notice": "chat.postMessage",
+    "direct": "chat.postMessage",
+    "ephemeral": "chat.postEphemeral",
+    "reaction": "reactions.add",
+    "status": "agents.sessions.setStatus",
+}
+
+
+def key_of(due: DueCard | Item) -> str:
+    """The message that a row is about: one call at a time for it."""
+    return f"card:{due.turn}" if isinstance(due, DueCard) else f"item:{due.id}"
+
+
+def method_of(due: DueCard | Item) -> str:
+    """The Web API method that a row needs next."""
+    if isinstance(due, DueCard):
+        if due.sending == "post":
+            return "conversations.replies"
+        return "chat.postMessage" if due.message_ts is None else "chat.update"
+    if due.state == "sending" and due.kind in ("answer", "notice", "direct"):
+        return "conversations.replies"
+    return ITEM_METHODS[due.kind]

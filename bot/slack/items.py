@@ -1,0 +1,273 @@
+"""Outbox rows as calls: answers in parts, notices, ephemerals, signs and direct messages.
+
+An answer is never lost: what Slack refuses as blocks is sent as plain text, what it refuses for good goes on the
+card and to who asked by direct message. Ephemerals are sent at most once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bot.slack.blocks import (
+    RunningTurn,
+    SlackMessage,
+    answer_messages,
+    ephemeral,
+    plain_messages,
+    running_list,
+    summary_messages,
+)
+from bot.slack.send import Mark, Sender
+from bot.slack.verdict import Meaning, Verdict
+from core.card import Button, view
+from core.messages import ChannelId, TurnId, UserId
+from storage.card_facts import card_facts
+from storage.database import now
+from storage.ledger.common import dump, one, rows
+from storage.outbox import LOOKUPS, Item, item_again, item_ended, item_parts, item_sending, item_unclear
+from storage.tables import cards, messages, outbox, sessions, turns
+
+log = structlog.get_logger(__name__)
+
+Work = Callable[[AsyncConnection], Awaitable[None]]
+Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
+
+POSTS = ("answer", "notice", "direct")
+MOST_TRIES = 12
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Items:
+    """Prepares calls for outbox rows."""
+
+    def __init__(self, sender: Sender, *, known_hosts: Collection[str], native_stop: bool) -> None:
+        self._sender = sender
+        self._known_hosts = known_hosts
+        self._off: set[str] = set() if native_stop else {"status"}
+
+    async def status(self, channel: str, thread_ts: str, status: str) -> None:
+        """Set the thread's agent session, where the workspace has it; never an error."""
+        if "status" in self._off:
+            return
+        verdict = await self._sender.status(channel, thread_ts, status)
+        self._latch("status", verdict)
+
+    async def prepare(self, tx: AsyncConnection, item: Item) -> Made | None:
+        """The call for one row; None when nothing is to be said."""
+        if item.kind in self._off:
+            await item_ended(tx, item.id, "dropped", error="this workspace does not have it")
+            return None
+        if item.kind in POSTS:
+            return await self._post(tx, item)
+        if item.kind == "ephemeral" and item.state == "sending":
+            await item_ended(tx, item.id, "failed", error="unclear: sent at most once")
+            return None
+        await item_sending(tx, item.id)
+        call = self._sign(item) if item.kind == "reaction" else self._ephemeral(item)
+        return call, lambda verdict: lambda tx: self._small_ended(tx, item, verdict)
+
+    # -- signs and ephemerals
+
+    def _sign(self, item: Item) -> Callable[[], Awaitable[Verdict]]:
+        return lambda: self._sender.react(item.channel, item.target_ts or "", str(item.body["name"]))
+
+    def _ephemeral(self, item: Item) -> Callable[[], Awaitable[Verdict]]:
+        message = drawn(item)
+        return lambda: self._sender.ephemeral(item.channel, item.thread_ts, item.person or "", message)
+
+    async def _small_ended(self, tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
+        self._latch(item.kind, verdict)
+        match verdict.meaning:
+            case Meaning.OK | Meaning.FINE:
+                await item_ended(tx, item.id, "sent")
+            case Meaning.LATER | Meaning.AGAIN | Meaning.DEAD if item.tries < MOST_TRIES:
+                await item_again(tx, item.id, max(verdict.wait_s, backoff(item.tries)), verdict.error)
+            case Meaning.UNCLEAR if item.kind == "reaction" and item.tries < MOST_TRIES:
+                await item_again(tx, item.id, backoff(item.tries), verdict.error)
+            case Meaning.UNREACHABLE if item.kind == "ephemeral" and item.person:
+                await item_ended(tx, item.id, "failed", error=verdict.error)
+                await tx.execute(insert(outbox).values(_direct(item, item.person, str(item.body["text"]))))
+            case _:
+                await item_ended(tx, item.id, "failed", error=verdict.error)
+
+    def _latch(self, kind: str, verdict: Verdict) -> None:
+        if verdict.meaning is Meaning.FEATURE and kind in ("reaction", "status") and kind not in self._off:
+            self._off.add(kind)
+            log.warning(
+                "slack_feature_off",
+                feature=kind,
+                error=verdict.error,
+                hint="reinstall the app from manifest.yml to grant the scope; everything else goes on",
+            )
+
+    # -- posts
+
+    async def _post(self, tx: AsyncConnection, item: Item) -> Made:
+        mark = Mark(item.turn or f"item{item.id}", f"{item.kind}{item.part}")
+        if item.state == "sending" and item.kind != "direct":
+            await item_unclear(tx, item.id, "looking it up", lookups=item.lookups + 1)
+            return (
+                lambda: self._sender.find(item.channel, item.thread_ts or "", mark),
+                lambda verdict: lambda tx: _looked_up(tx, item, verdict),
+            )
+        message = await self._message(tx, item)
+        await item_sending(tx, item.id)
+        person = item.person or ""
+
+        async def call() -> Verdict:
+            if item.kind == "direct":
+                return await self._sender.direct(person, message, mark)
+            return await self._sender.post(item.channel, item.thread_ts, message, mark)
+
+        return call, lambda verdict: lambda tx: self._posted(tx, item, verdict)
+
+    async def _message(self, tx: AsyncConnection, item: Item) -> SlackMessage:
+        """The message of this row. The first part of an answer writes the rows of the others."""
+        body = item.body
+        if "blocks" in body:
+            return SlackMessage(str(body["text"]), list(body["blocks"]))
+        if "markdown" not in body:
+            return ephemeral(str(body["text"]))
+        made = await self._parts(tx, item)
+        kept = {key: body[key] for key in ("asked_by", "plain") if key in body}
+        bodies = [{"text": part.text, "blocks": part.blocks, "markdown": _words(part), **kept} for part in made]
+        await item_parts(tx, item, bodies[1:], plain=bool(body.get("plain")))
+        await tx.execute(update(outbox).where(outbox.c.id == item.id).values(body=dump(bodies[0])))
+        return made[0]
+
+    async def _parts(self, tx: AsyncConnection, item: Item) -> Sequence[SlackMessage]:
+        markdown = str(item.body["markdown"])
+        asked_by = UserId(str(item.body.get("asked_by", "")))
+        facts = await card_facts(tx, TurnId(item.turn or ""), max_steps=0)
+        footer = view(facts).footer if facts is not None else ""
+        allowed = await _people(tx, item)
+        if item.body.get("plain"):
+            return plain_messages(
+                markdown,
+                asked_by=asked_by,
+                footer=footer,
+                allowed_mentions=allowed,
+                known_hosts=self._known_hosts,
+            )
+        if facts is not None and facts.reason == "empty":
+            return summary_messages(
+                markdown,
+                asked_by=asked_by,
+                turn_id=TurnId(item.turn or ""),
+                footer=footer,
+                known_hosts=self._known_hosts,
+            )
+        return answer_messages(
+            markdown,
+            asked_by=asked_by,
+            footer=footer,
+            allowed_mentions=allowed,
+            known_hosts=self._known_hosts,
+            feedback_turn=item.turn,
+        )
+
+    async def _posted(self, tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
+        match verdict.meaning:
+            case Meaning.OK | Meaning.FINE:
+                ts = str((verdict.data or {}).get("ts", ""))
+                await item_ended(tx, item.id, "sent", message_ts=ts)
+            case Meaning.LATER | Meaning.AGAIN | Meaning.DEAD if item.tries < MOST_TRIES:
+                await item_again(tx, item.id, max(verdict.wait_s, backoff(item.tries)), verdict.error)
+            case Meaning.UNCLEAR if item.kind != "direct":
+                await item_unclear(tx, item.id, verdict.error, lookups=0)
+            case Meaning.PAYLOAD if not item.body.get("plain") and item.kind == "answer":
+                await self._plainly(tx, item, verdict)
+            case _:
+                await item_ended(tx, item.id, "failed", error=verdict.error)
+                if item.kind == "answer":
+                    await _answer_elsewhere(tx, item, verdict)
+
+    async def _plainly(self, tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
+        """Slack refuses the blocks: this part once more as plain text, its words unchanged."""
+        log.warning("slack_refused_blocks", turn=item.turn, part=item.part, error=verdict.error)
+        body = {"markdown": await _words_of(tx, item), "plain": True, "asked_by": item.body.get("asked_by", "")}
+        await item_again(tx, item.id, 0.0, verdict.error, body=body)
+
+
+async def _looked_up(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
+    if not verdict.good:
+        await item_unclear(tx, item.id, verdict.error, lookups=item.lookups)
+        return
+    ts = (verdict.data or {}).get("ts")
+    if ts is not None:
+        await item_ended(tx, item.id, "sent", message_ts=str(ts))
+    elif item.lookups + 1 >= LOOKUPS:
+        await item_again(tx, item.id, 0.0, "not found: it was never posted")
+
+
+def _words(message: SlackMessage) -> str:
+    """The words of one part as Markdown, for when its blocks are refused."""
+    said = [block["text"] for block in message.blocks if block.get("type") == "markdown"]
+    return "\n\n".join(said) or message.text
+
+
+async def _words_of(tx: AsyncConnection, item: Item) -> str:
+    """The words of a row as they stand now: its first preparation may have split it."""
+    stored = await one(tx, select(outbox.c.body).where(outbox.c.id == item.id))
+    body = json.loads(stored["body"]) if stored is not None else dict(item.body)
+    return str(body.get("markdown") or body.get("text", ""))
+
+
+async def _people(tx: AsyncConnection, item: Item) -> Collection[str]:
+    """Who may be mentioned: only people who wrote in this thread."""
+    found = await rows(tx, select(messages.c.author).distinct().where(messages.c.session_id == (item.session or "")))
+    return frozenset(row["author"] for row in found)
+
+
+async def _answer_elsewhere(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
+    """An answer that Slack refuses for good: on the card, and to who asked."""
+    turn = await one(tx, select(turns.c.asked_by).where(turns.c.id == (item.turn or "")))
+    words = await _words_of(tx, item)
+    log.error("slack_refused_answer", turn=item.turn, part=item.part, error=verdict.error)
+    await tx.execute(update(cards).where(cards.c.turn_id == item.turn).values(fallback=words))
+    await tx.execute(update(sessions).where(sessions.c.id == item.session).values(version=sessions.c.version + 1))
+    if turn is not None:
+        told = f"Slack refused my answer in the thread ({verdict.error}), so here it is:\n\n{words}"
+        await tx.execute(insert(outbox).values(_direct(item, turn["asked_by"], told)))
+
+
+def _direct(item: Item, person: str, text: str) -> dict[str, Any]:
+    return {
+        "session_id": item.session,
+        "turn_id": item.turn,
+        "kind": "direct",
+        "priority": item.priority,
+        "dedupe_key": f"direct:{item.id}",
+        "channel": item.channel,
+        "person": person,
+        "body": dump({"markdown": text, "plain": True, "asked_by": person}),
+        "state": "waiting",
+        "created_at": now(),
+    }
+
+
+def drawn(item: Item) -> SlackMessage:
+    """An ephemeral as a message, with its buttons or the list of running turns."""
+    running = item.body.get("running")
+    if running:
+        return running_list(
+            [
+                RunningTurn(
+                    TurnId(one_["turn"]), UserId(one_["asked_by"]), one_["text"], ChannelId(item.channel), 0.0
+                )
+                for one_ in running
+            ]
+        )
+    buttons = [(Button(action), str(value)) for action, value in item.body.get("buttons", ())]
+    return ephemeral(str(item.body["text"]), buttons)
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait before another try."""
+    return BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]

@@ -1,0 +1,148 @@
+"""The calls that the writer makes: one function, one call, one verdict. Nothing here retries and nothing here raises.
+
+Every post carries our metadata (turn, part), so that a post whose outcome is unclear can be found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.slack.blocks import SlackMessage
+from bot.slack.verdict import Meaning, Verdict, read, read_failure
+
+METADATA = "pilothouse_post"
+PAGE = 200
+PAGES = 20
+
+Counted = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a post is recognised by."""
+
+    turn: str
+    part: str
+
+    def metadata(self) -> dict[str, Any]:
+        return {"event_type": METADATA, "event_payload": {"turn": self.turn, "part": self.part}}
+
+    def is_on(self, message: Mapping[str, Any]) -> bool:
+        metadata = message.get("metadata") or {}
+        payload = metadata.get("event_payload") or {}
+        return (
+            metadata.get("event_type") == METADATA
+            and payload.get("turn") == self.turn
+            and str(payload.get("part")) == self.part
+        )
+
+
+class Sender:
+    """One workspace's Web API. `counted(method, outcome)` hears of every call."""
+
+    def __init__(self, client: AsyncWebClient, counted: Counted) -> None:
+        self._client = client
+        self._counted = counted
+
+    async def post(self, channel: str, thread_ts: str | None, message: SlackMessage, mark: Mark) -> Verdict:
+        """Post into a thread. A thread whose root is gone is UNREACHABLE: the stray post is deleted again."""
+        verdict = await self._call(
+            "chat.postMessage",
+            channel=channel,
+            thread_ts=thread_ts,
+            text=message.text,
+            blocks=message.blocks or None,
+            metadata=mark.metadata(),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        if verdict.meaning is not Meaning.OK or thread_ts is None or verdict.data is None:
+            return verdict
+        posted = verdict.data.get("message") or {}
+        if posted.get("thread_ts") == thread_ts or "ts" not in posted:
+            return verdict
+        await self._call("chat.delete", channel=channel, ts=str(verdict.data.get("ts", "")))
+        return Verdict(Meaning.UNREACHABLE, "thread_root_deleted")
+
+    async def update(self, channel: str, ts: str, message: SlackMessage) -> Verdict:
+        """Edit a message; text and blocks together, or Slack removes the blocks."""
+        return await self._call("chat.update", channel=channel, ts=ts, text=message.text, blocks=message.blocks)
+
+    async def ephemeral(self, channel: str, thread_ts: str | None, person: str, message: SlackMessage) -> Verdict:
+        """Words that only one person sees."""
+        return await self._call(
+            "chat.postEphemeral",
+            channel=channel,
+            thread_ts=thread_ts,
+            user=person,
+            text=message.text,
+            blocks=message.blocks or None,
+        )
+
+    async def react(self, channel: str, ts: str, name: str) -> Verdict:
+        """A sign on somebody's message."""
+        return await self._call("reactions.add", channel=channel, timestamp=ts, name=name)
+
+    async def direct(self, person: str, message: SlackMessage, mark: Mark) -> Verdict:
+        """A direct message."""
+        opened = await self._call("conversations.open", users=person)
+        if not opened.good or opened.data is None:
+            return opened
+        channel = str((opened.data.get("channel") or {}).get("id", ""))
+        return await self.post(channel, None, message, mark)
+
+    async def status(self, channel: str, thread_ts: str, status: str) -> Verdict:
+        """The thread's agent session."""
+        return await self._call("agents.sessions.setStatus", channel_id=channel, thread_ts=thread_ts, status=status)
+
+    async def find(self, channel: str, thread_ts: str, mark: Mark) -> Verdict:
+        """Look for a post by its mark. OK with `data["ts"]`, or OK with no ts when it is not there."""
+        cursor: str | None = None
+        for _ in range(PAGES):
+            verdict = await self._call(
+                "conversations.replies",
+                channel=channel,
+                ts=thread_ts,
+                limit=PAGE,
+                cursor=cursor,
+                include_all_metadata=True,
+            )
+            if not verdict.good or verdict.data is None:
+                return verdict
+            for message in verdict.data.get("messages") or ():
+                if mark.is_on(message):
+                    return Verdict(Meaning.OK, data={"ts": str(message["ts"])})
+            cursor = (verdict.data.get("response_metadata") or {}).get("next_cursor") or None
+            if cursor is None:
+                break
+        return Verdict(Meaning.OK, data={})
+
+    async def _call(self, method: str, **arguments: Any) -> Verdict:
+        given = {key: value for key, value in arguments.items() if value is not None}
+        call: Callable[..., Awaitable[Any]] = self._client.api_call
+        try:
+            response = await call(method, json=given) if method in _JSON else await call(method, params=given)
+        except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
+            verdict = read_failure(error)
+        else:
+            data = response.data if isinstance(response.data, dict) else {}
+            verdict = read(data, int(response.status_code), {str(k): str(v) for k, v in response.headers.items()})
+        self._counted(method, verdict.error or verdict.meaning.value)
+        return verdict
+
+
+_JSON = frozenset(
+    {
+        "chat.postMessage",
+        "chat.update",
+        "chat.postEphemeral",
+        "chat.delete",
+        "reactions.add",
+        "conversations.open",
+        "agents.sessions.setStatus",
+    }
+)

@@ -1,0 +1,164 @@
+"""The one writer of a workspace: everything that we say in Slack goes through here, most urgent first.
+
+A round is one transaction: it writes what became of the calls that ended, chooses what is due and may go out, and
+commits those rows as `sending`; then the calls start. Nothing waits inside a turn, one call at a time is under way
+for a message, and a second writer never runs beside the first (a lease in the database). Cards are drawn from the
+rows at the moment of sending, so the newest state wins and progress never follows the final one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bot.slack.deliveries import Deliveries, Delivery, Work, key_of, method_of
+from bot.slack.pace import Pace
+from bot.slack.verdict import Meaning
+from storage import leases
+from storage.database import Database, run
+from storage.ledger.outgoing import Priority
+from storage.outbox import DueCard, Item, due_cards, due_items
+
+log = structlog.get_logger(__name__)
+
+ROUND_S = 0.5
+LEASE_S = 15.0
+DEAD_WAIT_S = 60.0
+CALLS_AT_ONCE = 16
+
+
+class Writer:
+    """Runs until cancelled. `changed()` says that there may be something to send. `now` is monotonic seconds."""
+
+    def __init__(
+        self, db: Database, deliveries: Deliveries, *, name: str, team: str, now: Callable[[], float]
+    ) -> None:
+        self._db = db
+        self._deliveries = deliveries
+        self._name = name
+        self._lease = f"writer:{team}"
+        self._now = now
+        self._pace = Pace(now)
+        self._wake = asyncio.Event()
+        self._ended: list[Work] = []
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._lead_until = 0.0
+        self._dead_until = 0.0
+
+    def changed(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send what is due, for ever."""
+        try:
+            while True:
+                self._wake.clear()
+                if not await self._try_round():
+                    await self._sleep()
+        finally:
+            await self._let_go()
+
+    async def drain(self, seconds: float) -> None:
+        """Send what is due now, for at most `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while await self._try_round() or self._calls:
+                    if self._calls:
+                        await asyncio.wait(self._calls.values(), timeout=ROUND_S)
+
+    async def _try_round(self) -> bool:
+        """One round if we lead; whether there was anything to do."""
+        try:
+            return await self._lead() and await self._round()
+        except Exception as error:  # noqa: BLE001 - the door around a round: the next one is the second chance
+            log.error("writer_round_failed", error=repr(error))
+            return False
+
+    async def _sleep(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROUND_S):
+                await self._wake.wait()
+
+    async def _lead(self) -> bool:
+        now = self._now()
+        if now < self._lead_until - LEASE_S / 2:
+            return True
+        if await leases.take(self._db, self._lease, self._name, LEASE_S):
+            self._lead_until = now + LEASE_S
+            return True
+        self._lead_until = 0.0
+        return False
+
+    async def _let_go(self) -> None:
+        for task in self._calls.values():
+            task.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        if self._ended:
+            await self._write([])
+        await leases.release(self._db, self._lease, self._name)
+
+    # -- a round
+
+    async def _round(self) -> bool:
+        if self._now() < self._dead_until:
+            return False
+        async with self._db.reading() as tx:
+            due: list[DueCard | Item] = [*await due_items(tx), *await due_cards(tx)]
+        chosen = self._choose(due)
+        if not chosen and not self._ended:
+            return False
+        for delivery in await self._write(chosen):
+            self._calls[delivery.key] = asyncio.ensure_future(self._deliver(delivery))
+        return True
+
+    def _choose(self, due: Sequence[DueCard | Item]) -> list[DueCard | Item]:
+        """What may go out now: the most urgent first, nothing that is under way, as much as Slack's limits allow."""
+        chosen: list[DueCard | Item] = []
+        for one in sorted(due, key=lambda one: one.priority):
+            if len(chosen) + len(self._calls) >= CALLS_AT_ONCE:
+                break
+            if key_of(one) not in self._calls:
+                urgent = one.priority < Priority.PROGRESS
+                if self._pace.may(method_of(one), one.channel, urgent=urgent):
+                    chosen.append(one)
+        return chosen
+
+    async def _write(self, chosen: Sequence[DueCard | Item]) -> list[Delivery]:
+        """One transaction: what became of ended calls, and the rows that are going out."""
+        ended = list(self._ended)
+
+        async def work(tx: AsyncConnection) -> list[Delivery]:
+            for write in ended:
+                await write(tx)
+            prepared = [await self._deliveries.prepare(tx, one) for one in chosen]
+            return [delivery for delivery in prepared if delivery is not None]
+
+        going = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
+        del self._ended[: len(ended)]
+        return going
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            verdict = await delivery.call()
+            if verdict.meaning is Meaning.LATER:
+                self._pace.pause(delivery.method, verdict.wait_s)
+            if verdict.meaning is Meaning.DEAD:
+                self._dead_until = self._now() + DEAD_WAIT_S
+                log.critical(
+                    "slack_installation_dead",
+                    error=verdict.error,
+                    hint="check SLACK_BOT_TOKEN and that the app is still installed; nothing is sent until then",
+                )
+            self._ended.append(delivery.after(verdict))
+            if delivery.then is not None:
+                await delivery.then(verdict)
+        except Exception as error:  # noqa: BLE001 - the door around a call: its row stays `sending` and is looked up
+            log.error("writer_call_failed", key=delivery.key, error=repr(error))
+        finally:
+            self._calls.pop(delivery.key, None)
+            self._wake.set()
