@@ -1,5 +1,6 @@
 """The scripted model: a Messages API for tests, simulation and the demo, strict where the real one is."""
 
+from bot.playground.model.incident import incident_script
 from bot.playground.model.reply import (
     FIRST_BYTE,
     MESSAGE_STOP,
@@ -43,6 +44,7 @@ __all__ = [
     "error_event_after",
     "hold_until",
     "http_error",
+    "incident_script",
     "insert_after",
     "no_message_stop",
     "nothing",

@@ -12,14 +12,16 @@ conversations as were asked in it. What we have never seen (a restart on our sid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.playground.model.chain import Digest, canonical, digest, flatten, frozen
+from bot.playground.model.chain import Digest, blocks_of, canonical, digest, flatten, frozen
+from core.messages import Block
 
-SYSTEM = "system: the system prompt of this conversation has changed; it is frozen with the first request"
-TOOLS = "tools: the tool list of this conversation has changed; it is frozen with the first request"
+SYSTEM = "messages: the system prompt of this conversation has changed; it is frozen with the first request"
+TOOLS = "messages: the tool list of this conversation has changed; it is frozen with the first request"
+ANSWERED = "messages.{at}: this answer was given to other words than those that stand before it here"
 REWRITTEN = "messages: not an extension of the former request of this conversation: its entry {at} of {of} is gone"
 
 
@@ -48,6 +50,13 @@ class Memory:
     def __init__(self) -> None:
         self._openings: dict[Digest, list[_Line]] = {}
         self._lines: dict[Digest, list[_Line]] = {}
+        self._answers: dict[Digest, set[Digest]] = {}
+
+    def answered(self, body: Mapping[str, Any], content: Sequence[Block]) -> None:
+        """`content` was sent, whole, as the answer to `body`."""
+        links, _ = _links(body)
+        if links:
+            self._answers.setdefault(digest(canonical(content)), set()).add(links[-1])
 
     def problem(self, body: Mapping[str, Any]) -> str | None:
         """What is wrong with `body` as the next request of its conversation; if nothing is, it is remembered."""
@@ -62,12 +71,20 @@ class Memory:
         if opening is None:
             _ask(asked, line)
             return None
+        if (problem := self._misplaced(body["messages"], links[opening.asked - 1])) is not None:
+            return problem
         answered = _Line(line.system, line.tools, links[: opening.asked])
         problems = [one.problem(answered) for one in asked]
         if problems and all(problems):
             return problems[-1]
         branches = sum(one.sent for one, problem in zip(asked, problems, strict=True) if problem is None)
         return _go_on(self._lines.setdefault(links[opening.said - 1], []), line, branches or 1)
+
+    def _misplaced(self, messages: Sequence[Mapping[str, Any]], before: Digest) -> str | None:
+        """Whether the model's first message is one of ours that answered something else."""
+        at = next(number for number, message in enumerate(messages) if message.get("role") == "assistant")
+        given_to = self._answers.get(digest(canonical(blocks_of(messages[at].get("content")))))
+        return ANSWERED.format(at=at) if given_to is not None and before not in given_to else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,10 +140,13 @@ class ScriptedModel:
         binding = Binding(self._signer, seen.body)
         binding.check(seen.body["messages"])
         stream = stream_of(reply, seen.body["model"], self._usage(seen.body), binding)
-        return await _Sender(self, request, seen, reply, stream).send()
+        response = await _Sender(self, request, seen, reply, stream).send()
+        if seen.finished is True:
+            self._memory.answered(seen.body, stream.content)
+        return response
 
     def _unauthorised(self, request: web.Request) -> HttpError | None:
-        given = request.headers.get("x-api-key", "")
+        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         if self._api_key is None or given.encode() == self._api_key.encode():
             return None
         return HttpError(401, "authentication_error", "invalid x-api-key")
