@@ -1,0 +1,148 @@
+"""The bell of "the bell and the round": rings make workers fast, the poll of the database makes them right.
+
+A ring says only which session has mail. Rings of one session that nobody has taken yet are one ring, so a slow
+listener holds at most one entry a session. Nothing here may ever harm its caller: a ring that is lost costs one
+poll interval, so whatever Redis does (down, hung, restarted) `ring` returns soon and raises nothing, and `listen`
+connects again by itself. Within a process rings don't need Redis at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+
+from core.messages import SessionId
+
+CHANNEL = "pilothouse:doorbell"
+RING_TIMEOUT_S = 0.25
+PAUSE_S = 1.0
+"""How long Redis is left alone after it failed: rings cost nothing meanwhile."""
+SILENCE_S = 10.0
+"""After this long without a word Redis is asked whether it is there; after twice as long it isn't."""
+
+
+class LocalDoorbell:
+    """A doorbell within one process."""
+
+    def __init__(self) -> None:
+        self._listeners: set[_Rings] = set()
+
+    async def ring(self, session: SessionId) -> None:
+        for rings in self._listeners:
+            rings.put(session)
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[AsyncIterator[SessionId]]:
+        rings = _Rings()
+        self._listeners.add(rings)
+        try:
+            yield rings
+        finally:
+            self._listeners.discard(rings)
+
+
+class RedisDoorbell:
+    """A doorbell between processes, over Redis pub/sub. `clock` gives monotonic seconds."""
+
+    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+        self._redis: Redis = Redis.from_url(
+            url,
+            retry=Retry(NoBackoff(), 0),
+            socket_connect_timeout=2,
+            socket_timeout=2,
+            decode_responses=True,
+        )
+        self._clock = clock
+        self._left_alone_until = 0.0
+        self._me = secrets.token_hex(8)
+        self._here = LocalDoorbell()
+
+    async def ring(self, session: SessionId) -> None:
+        await self._here.ring(session)
+        if self._clock() < self._left_alone_until:
+            return
+        try:
+            async with asyncio.timeout(RING_TIMEOUT_S):
+                await self._redis.publish(CHANNEL, f"{self._me} {session}")
+        except (RedisError, OSError):
+            self._left_alone_until = self._clock() + PAUSE_S
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[AsyncIterator[SessionId]]:
+        async with self._here.listen() as rings:
+            tried = asyncio.Event()
+            hearing = asyncio.create_task(self._hear(tried), name="doorbell")
+            try:
+                await tried.wait()
+                yield rings
+            finally:
+                hearing.cancel()
+                await asyncio.wait([hearing])
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def _hear(self, tried: asyncio.Event) -> None:
+        """Subscribe for ever. `tried` is set when rings arrive, or can't for now."""
+        while True:
+            try:
+                async with self._redis.pubsub() as subscription:
+                    await subscription.subscribe(CHANNEL)
+                    await self._follow(subscription, tried)
+            except (RedisError, OSError):
+                tried.set()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _follow(self, subscription: PubSub, tried: asyncio.Event) -> None:
+        asked = False
+        while True:
+            message = await subscription.get_message(timeout=SILENCE_S)
+            if message is not None:
+                asked = False
+                await self._take(message, tried)
+            elif asked:
+                raise RedisConnectionError("Redis does not answer any more")
+            else:
+                asked = True
+                await subscription.ping()
+
+    async def _take(self, message: dict[str, Any], tried: asyncio.Event) -> None:
+        if message["type"] == "subscribe":
+            tried.set()
+        elif message["type"] == "message":
+            sender, _, session = message["data"].partition(" ")
+            if sender != self._me:
+                await self._here.ring(SessionId(session))
+
+
+class _Rings:
+    """What one listener has not taken yet, in the order of the first ring."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[SessionId, None] = {}
+        self._some = asyncio.Event()
+
+    def put(self, session: SessionId) -> None:
+        self._waiting[session] = None
+        self._some.set()
+
+    def __aiter__(self) -> _Rings:
+        return self
+
+    async def __anext__(self) -> SessionId:
+        while not self._waiting:
+            self._some.clear()
+            await self._some.wait()
+        session = next(iter(self._waiting))
+        del self._waiting[session]
+        return session
