@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 KNOWN_CHARS = 900
+DOING_CHARS = 160
 
 Tone = Literal["working", "stopping", "done", "neutral", "problem"]
 
@@ -158,14 +159,15 @@ def _unsettled(facts: CardFacts) -> CardView:
 
 
 def _working(facts: CardFacts) -> str:
+    doing = short(facts.doing, DOING_CHARS)
     match facts.state:
         case "waiting":
             return "Queued. It starts as soon as this thread and a worker are free."
         case "suspended":
-            waiting = facts.doing if facts.doing.startswith("waiting") else f"waiting for {facts.doing}"
+            waiting = doing if doing.startswith("waiting") else f"waiting for {doing}"
             return f"{waiting[:1].upper()}{waiting[1:]}."
         case _:
-            return f"Investigating: {facts.doing}."
+            return f"Investigating: {doing}."
 
 
 def _stopping(facts: CardFacts) -> str:

@@ -15,6 +15,7 @@ from core.card_words import span
 
 SHOWN_STEPS = 2
 SHOWN_CALLS = 6
+TOOL_CHARS = 60
 SUMMARY_CHARS = 110
 SAID_CHARS = 240
 ASKED_CHARS = 160
@@ -143,7 +144,8 @@ def _call(call: CallLine) -> Line:
     glyph, words = CALL_WORDS[call.state]
     took = span(call.seconds) if call.seconds is not None else ""
     summary = short(call.summary, SUMMARY_CHARS)
-    what = f"{call.tool}: {summary}" if summary else call.tool
+    tool = short(call.tool, TOOL_CHARS)
+    what = f"{tool}: {summary}" if summary else tool
     after = f"{words} after {took}" if words == "timed out" and took else ", ".join(p for p in (words, took) if p)
     return glyph, f"{what} ({after})" if after else what
 
@@ -158,7 +160,10 @@ def helper_lines(helpers: Sequence[HelperLine]) -> list[Line]:
     glyphs = {"running": Glyph.RUNNING, "asking": Glyph.ASKING, "done": Glyph.OK}
     words = {"running": "working", "asking": "waits for an answer", "done": "done"}
     return [
-        (glyphs[helper.state], f"{helper.name}: {short(helper.doing, SUMMARY_CHARS) or words[helper.state]}")
+        (
+            glyphs[helper.state],
+            f"{short(helper.name, TOOL_CHARS)}: {short(helper.doing, SUMMARY_CHARS) or words[helper.state]}",
+        )
         for helper in helpers
     ]
 

@@ -259,7 +259,7 @@ def _few(texts: Sequence[str], most: int = 1) -> list[str]:
 
 
 def _mrkdwn(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": shortened(text, SECTION_LIMIT)}}
 
 
 def _plain(text: str) -> dict[str, Any]:

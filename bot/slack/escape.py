@@ -17,6 +17,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +37,9 @@ _TOKEN = regex.compile(r"<(?=[!@#])")
 
 MENTION = regex.compile(r"<@([UW][A-Z0-9]+)(?:\|([^<>\n]*))?>")
 _ADDRESS = regex.compile(
-    r"(?:[a-z][a-z0-9+.-]*://|www\.|mailto:|(?<![\w./-])(?:[a-z0-9-]+\.)+[a-z]{2,}/(?=\S))[^\s<>`]+", regex.IGNORECASE
+    r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}+://|https?://|www\.|mailto:"
+    r"|(?<![\w./-])(?:[a-z0-9-]++\.)+[a-z]{2,}/(?=\S))[^\s<>`]+",
+    regex.IGNORECASE,
 )
 _AFTER_ADDRESS = ".,;:!?'\"*_~)]}"
 _EMOJI = regex.compile(r":(?:(?=[\w+'\\-]*[^\W\d])[\w+'\\-]+|[+-]1|100|1234):")
@@ -61,20 +64,18 @@ def unescape(text: str) -> str:
 
 def size(text: str) -> int:
     """The length as the strictest counter sees it: UTF-16 units of the escaped string."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+@lru_cache(maxsize=4_096)
+def _seen_as(char: str) -> str:
+    return "" if _INVISIBLE.match(char) else unicodedata.normalize("NFKC", char).casefold()
 
 
 def _skeleton(text: str) -> tuple[str, list[int]]:
     """The text as a lenient reader could take it, and where each of its characters comes from."""
-    seen: list[str] = []
-    origin: list[int] = []
-    for index, char in enumerate(text):
-        if _INVISIBLE.match(char):
-            continue
-        for part in unicodedata.normalize("NFKC", char).casefold():
-            seen.append(part)
-            origin.append(index)
-    return "".join(seen), origin
+    seen = [_seen_as(char) for char in text]
+    return "".join(seen), [index for index, part in enumerate(seen) for _ in part]
 
 
 def quiet(text: str) -> str:

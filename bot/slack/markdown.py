@@ -87,12 +87,21 @@ def read(text: str, *, mentions: Collection[str], hosts: Collection[str], limit:
     plain = _Writer(MRKDWN, Prose(mentions, hosts, _mrkdwn_link, double_code=False))
     pieces: list[Piece] = []
     at = 0
-    for node in SyntaxTreeNode(_PARSER.parse(text)).children:
+    for node in _blocks(text):
         start, end = node.map or (at, at)
         pieces += _source(lines[at:start])
         at = max(at, end)
         pieces += _piece(node, lines[start:end], rich, plain, limit)
     return pieces + _source(lines[at:])
+
+
+def _blocks(text: str) -> list[SyntaxTreeNode]:
+    """The tree of the blocks. Inline marks stay a flat list, put aside: their depth has no limit, a stack has one."""
+    tokens = _PARSER.parse(text)
+    for token in tokens:
+        token.meta = {"marks": token.children or []}
+        token.children = None
+    return SyntaxTreeNode(tokens).children
 
 
 def _piece(node: SyntaxTreeNode, source: Sequence[str], rich: _Writer, plain: _Writer, limit: int) -> list[Piece]:
@@ -118,12 +127,12 @@ def _source(lines: Sequence[str]) -> list[Piece]:
 
 
 def _words(text: str) -> Counter[str]:
-    return Counter(_WORD.findall(text))
+    return Counter(_WORD.findall(text.replace("\u200b", "")))
 
 
 def _lost(source: Sequence[str], written: str) -> bool:
     before = MENTION.sub(r" \1 ", "\n".join(source))
-    return bool(_words(before) - _words(unescape(written).replace("\u200b", "")))
+    return bool(_words(before) - _words(unescape(written)))
 
 
 def _rows(table: SyntaxTreeNode) -> list[list[SyntaxTreeNode]]:
@@ -233,9 +242,8 @@ class _Writer:
         return regex.sub(r"(?<!\\)\|", r"\\|", written) or EMPTY_CELL
 
     def _inline(self, node: SyntaxTreeNode) -> str:
-        """The inline marks of a block, read as a flat list: the depth of the marks has no limit."""
-        written = [child.token for child in node.children if child.token is not None]
-        tokens = [token for inline in written for token in inline.children or ()]
+        """The inline marks of a block, read as a flat list."""
+        tokens: list[Token] = [token for child in node.children for token in child.meta["marks"]]
         done: list[str] = []
         links: list[tuple[int, Token]] = []
         for token, text in _joined(tokens, as_written=self._dialect.escapes):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add, gt
 
 import regex
 
@@ -20,6 +21,7 @@ MARKDOWN_LIMIT = 11_000
 TEXT_LIMIT = 3_900
 SECTION_LIMIT = 2_900
 MAX_BLOCKS = 40
+SPARE = 60
 
 _ATOM = regex.compile(
     r"&(?:amp|lt|gt);|<@[UW][A-Z0-9]+>|<https?://[^<>\n]*>|`` [^\n]*? ``|`[^`\n]+`|\[[^\[\]\n]*\]\([^()\n]*\)|\X"
@@ -39,21 +41,15 @@ class Part:
 def parts(pieces: Sequence[Piece], limit: int = MARKDOWN_LIMIT) -> list[Part]:
     """The pieces in as few messages as the limits allow, in order."""
     packed: list[list[Piece]] = []
+    used = room = (limit, MAX_BLOCKS, MAX_CELL_CHARS, MAX_ROWS)
     for piece in _small(pieces, limit):
-        if packed and _fits([*packed[-1], piece], limit):
-            packed[-1].append(piece)
-        else:
-            packed.append([piece])
+        needed = (size(piece.text) + 2, piece.blocks, piece.cells, piece.rows)
+        used = tuple(map(add, used, needed))
+        if not packed or any(map(gt, used, room)):
+            packed.append([])
+            used = needed
+        packed[-1].append(piece)
     return [Part("\n\n".join(p.text for p in group), "\n\n".join(p.plain for p in group)) for group in packed]
-
-
-def _fits(group: Sequence[Piece], limit: int) -> bool:
-    return (
-        sum(size(piece.text) + 2 for piece in group) <= limit
-        and sum(piece.blocks for piece in group) <= MAX_BLOCKS
-        and sum(piece.cells for piece in group) <= MAX_CELL_CHARS
-        and sum(piece.rows for piece in group) <= MAX_ROWS
-    )
 
 
 def _small(pieces: Iterable[Piece], limit: int) -> Iterator[Piece]:
@@ -71,14 +67,16 @@ def cut(text: str, limit: int, most_lines: int | None = None) -> list[str]:
     done: list[str] = []
     lines: list[str] = []
     fence = ""
+    used = 0
     for line in _short_lines(text, limit // 2):
-        closing = len(_closing(fence)) + 1 if fence else 0
-        full = sum(size(known) + 1 for known in lines) + size(line) + closing > limit - 60
-        if lines and (full or (most_lines is not None and len(lines) >= most_lines)):
+        needed = size(line) + 1
+        if lines and (used + needed + len(fence) > limit - SPARE or len(lines) == most_lines):
             done.append(_closed(lines, fence))
             lines = [fence] if fence else []
+            used = size(fence) + 1
         fence = _next_fence(fence, line)
         lines.append(line)
+        used += needed
     return [*done, "\n".join(lines)]
 
 
