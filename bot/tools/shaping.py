@@ -110,7 +110,7 @@ def object_schema(required: Sequence[str], **properties: Mapping[str, Any]) -> d
     }
 
 
-def text_argument(description: str, limit: int = 4_000) -> dict[str, Any]:
+def text_argument(description: str, limit: int = 2_000) -> dict[str, Any]:
     return {"type": "string", "description": description, "minLength": 1, "maxLength": limit}
 
 

@@ -19,7 +19,7 @@ import promql_parser as ast
 
 from bot.playground.world.functions import Points, RangeFunction
 from bot.playground.world.logs import Stream
-from bot.playground.world.promql import Compiled, Unsupported, compiled, matching, parsed
+from bot.playground.world.promql import Budget, Compiled, Unsupported, compiled, matching, parsed, seconds
 from bot.playground.world.vectors import BadQuery, Labels
 
 STRING = r'"(?:\\.|[^"\\])*"|`[^`]*`'
@@ -32,7 +32,7 @@ LABEL_FILTER = re.compile(
 RANGE = re.compile(r"\s*\[([^\]]*)\]")
 LOGFMT = re.compile(r'([^\s="]+)=(?:"((?:\\.|[^"\\])*)"|(\S*))')
 
-LineTest = Callable[[str, Labels], bool]
+LONGEST_RANGE_S = 86_400.0
 Step = Callable[[str, Labels], bool]
 COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le,
@@ -162,12 +162,15 @@ class LogSeries:
 
     labels: Labels
     times: list[float]
+    budget: Budget
 
     def at(self, t: float) -> float | None:
         return None
 
     def within(self, since: float, until: float) -> Points:
-        return [(t, 1.0) for t in self.times[bisect_right(self.times, since) : bisect_right(self.times, until)]]
+        first, last = bisect_right(self.times, since), bisect_right(self.times, until)
+        self.budget.take(last - first)
+        return [(t, 1.0) for t in self.times[first:last]]
 
 
 @dataclass(slots=True)
@@ -178,6 +181,7 @@ class LogSource:
     since: float
     until: float
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
     ranges: Mapping[str, RangeFunction] = field(
         default_factory=lambda: {
             "count_over_time": lambda points, since, until: float(len(points)) if points else None,
@@ -194,7 +198,7 @@ class LogSource:
             if not pipeline.keep(stream.labels):
                 continue
             for t, _, labels in pipeline.backwards(stream, self.since, self.until):
-                found.setdefault(tuple(sorted(labels.items())), LogSeries(labels, [])).times.append(t)
+                found.setdefault(tuple(sorted(labels.items())), LogSeries(labels, [], self.budget)).times.append(t)
         for series in found.values():
             series.times.sort()
         return list(found.values())
@@ -209,10 +213,9 @@ def metric_query(query: str, streams: Sequence[Stream], start: float, end: float
         width = RANGE.match(query, after)
         if width is None:
             raise Unsupported(f"{query[after : after + 60]!r} after a log selector: expected a range such as [5m]")
-        try:
-            source.since = min(source.since, start - ast.parse_duration(width.group(1)).total_seconds())
-        except ValueError as error:
-            raise BadQuery(f"parse error: {width.group(1)!r} is not a duration") from error
+        if seconds(width.group(1)) > LONGEST_RANGE_S:
+            raise Unsupported(f"the range [{width.group(1)}]: more than a day")
+        source.since = min(source.since, start - seconds(width.group(1)))
         name = f"log_range_{len(source.pipelines)}"
         source.pipelines[name] = pipeline
         text += f"{query[place : selector.start()]}{name}[{width.group(1)}]"

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import promql_parser as ast
 from aiohttp import web
 
 from bot.playground.world.logql import Pipeline, is_metric, log_query, metric_query
 from bot.playground.world.logs import Stream
 from bot.playground.world.prometheus_api import number_text
-from bot.playground.world.promql import Unsupported
+from bot.playground.world.promql import Unsupported, seconds
 from bot.playground.world.vectors import BadQuery, Sample
 
 HOUR_S = 3600.0
@@ -150,8 +149,8 @@ def _step(given: Parameters, width_s: float) -> float:
         step = float(text) if text else max(width_s // 250, 1.0)
     except ValueError:
         try:
-            step = ast.parse_duration(text).total_seconds()
-        except ValueError:
+            step = seconds(text)
+        except BadQuery:
             step = 0.0
     if not step > 0 or width_s / step > 11_000:
         raise Refused(400, f"invalid step {text!r}: it must be above 0 and give at most 11,000 points")

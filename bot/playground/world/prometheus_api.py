@@ -13,11 +13,12 @@ import promql_parser as ast
 from aiohttp import web
 
 from bot.playground.world.functions import RANGES, Points, RangeFunction
-from bot.playground.world.promql import LOOKBACK_S, Unsupported, compiled, matching, parsed, stored
+from bot.playground.world.promql import LOOKBACK_S, Budget, Unsupported, compiled, matching, parsed, seconds, stored
 from bot.playground.world.series import FAMILIES, Series
 from bot.playground.world.vectors import BadQuery, Labels, Sample
 
 SCRAPE_S = 15.0
+WORK_OF_A_VALUE = 20
 MOST_POINTS = 11_000
 MOST_QUERY_CHARS = 4_000
 REFUSAL = "the playground's Prometheus cannot evaluate "
@@ -30,6 +31,7 @@ class Scraped:
 
     series: Series
     now: float
+    budget: Budget
     labels: Labels = field(init=False)
     seen: dict[int, float] = field(default_factory=dict)
 
@@ -39,6 +41,7 @@ class Scraped:
     def _value(self, number: int) -> float:
         value = self.seen.get(number)
         if value is None:
+            self.budget.take(WORK_OF_A_VALUE)
             value = self.seen[number] = float(self.series.value(number * SCRAPE_S))
         return value
 
@@ -51,6 +54,7 @@ class Scraped:
     def within(self, since: float, until: float) -> Points:
         first = math.floor(max(since, self.series.since - 0.001) / SCRAPE_S) + 1
         last = math.floor(min(until, self.now, self.series.until - 0.001) / SCRAPE_S)
+        self.budget.take(max(last - first, 0))
         return [(number * SCRAPE_S, self._value(number)) for number in range(first, last + 1)]
 
 
@@ -61,10 +65,11 @@ class Scrapes:
     series: Sequence[Series]
     now: float
     ranges: Mapping[str, RangeFunction] = field(default_factory=lambda: RANGES)
+    budget: Budget = field(default_factory=Budget)
 
     def select(self, keep: Callable[[Labels], bool], name: str | None) -> list[Scraped]:
         return [
-            Scraped(one, self.now)
+            Scraped(one, self.now, self.budget)
             for one in self.series
             if (name is None or one.labels["__name__"] == name) and keep(one.labels)
         ]
@@ -100,7 +105,7 @@ async def _data(path: str, given: Parameters, series: Sequence[Series], now: flo
     source = Scrapes(series, now)
     match path.removeprefix("/api/v1").split("/")[1:]:
         case ["query"]:
-            return _instant(_query(given), _time(given, "time", now), source)
+            return await asyncio.to_thread(_instant, _query(given), _time(given, "time", now), source)
         case ["query_range"]:
             return await asyncio.to_thread(_range, _query(given), given, source)
         case ["series"]:
@@ -160,8 +165,8 @@ def _step(given: Parameters) -> float:
         step = float(text)
     except ValueError:
         try:
-            step = ast.parse_duration(text).total_seconds()
-        except ValueError:
+            step = seconds(text)
+        except BadQuery:
             step = math.nan
     if not step > 0 or math.isinf(step):
         raise Refused(400, "bad_data", f'invalid parameter "step": cannot parse "{text}" to a valid duration above 0')

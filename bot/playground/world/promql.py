@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import promql_parser as ast
 
@@ -36,11 +37,26 @@ from bot.playground.world.vectors import (
     set_operation,
 )
 
+T = TypeVar("T")
+
 LOOKBACK_S = 300.0
+MOST_WORK = 8_000_000
 
 
 class Unsupported(Exception):
     """The query is fine, but the playground can't evaluate it."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much more one query may cost, a touched sample being 1: an answer in seconds, or none."""
+
+    left: int = MOST_WORK
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise Unsupported("queries over so many samples: ask for less time, fewer series or a larger step")
 
 
 Value = float | list[Sample]
@@ -69,9 +85,23 @@ class Source(Protocol):
 
 def parsed(query: str) -> ast.Expr:
     """The syntax tree. Raises BadQuery with the parser's words."""
+    return _understood(ast.parse, query)
+
+
+def seconds(duration: str) -> float:
+    """The seconds of `5m`. Raises BadQuery."""
+    return _understood(ast.parse_duration, duration).total_seconds()
+
+
+def _understood(parse: Callable[[str], T], text: str) -> T:
+    """What the parser makes of `text`. The parser's panics (a number too large for a duration) are no `Exception`."""
     try:
-        return ast.parse(query)
+        return parse(text)
     except ValueError as error:
+        raise BadQuery(f"parse error: {error}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
         raise BadQuery(f"parse error: {error}") from error
 
 
