@@ -17,6 +17,7 @@ looked at here: a retry may be the first delivery that reaches us, so only the d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bot.slack.identity import SLACKS_OWN, Me, app_of, author_of_event, is_bot, is_own, seen_who, team_of, text_of
 from bot.slack.normalise_edits import changed, deleted
@@ -47,6 +48,7 @@ from core.messages import (
 
 __all__ = ["Ignored", "Listening", "Me", "OwnPostGone", "normalise_event"]
 
+WORDLESS = "(mentioned without any words)"
 PERSONS_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MARKER_OF = {level: marker for marker, level in LEVEL_OF.items()}
 
@@ -110,6 +112,10 @@ def _message(payload: Payload, event: Payload, me: Me, listening: Listening) -> 
         source = Source.REPLY
     else:
         return Ignored("neither mentions us nor is in a thread")
+    if not reading.text and not reading.is_control:
+        if source is Source.REPLY:
+            return Ignored("nothing in it")
+        reading = replace(reading, text=WORDLESS)
     return _arrival(source, payload, event, me, where, reading)
 
 

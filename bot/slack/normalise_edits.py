@@ -50,6 +50,8 @@ def _edit(
         earlier = recognise(text_of(before, "text"), bot_user=me.user_id, words=listening.words)
         if earlier is not None and (earlier.level is Level.TASK or reading.stop.level is Level.STEP):
             return Ignored("it was a stop before the edit, and has been heard")
+    if not reading.text and not reading.is_control:
+        return Ignored("nothing is left in it")
     edited = message.get("edited")
     editor = text_of(edited, "user") if isinstance(edited, Mapping) else ""
     edited_ts = text_of(edited, "ts") if isinstance(edited, Mapping) else ""

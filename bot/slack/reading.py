@@ -80,6 +80,11 @@ class Reading:
     approval_id: str | None = None
     reason: str = ""
 
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a stop or a decision, of which no words need to be left."""
+        return self.stop is not None or self.marker in (Marker.APPROVE, Marker.DENY)
+
 
 def read(message: Payload, where: Where, me: Me, listening: Listening) -> Reading:
     raw = text_of(message, "text")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.slack.identity import Me, Person, who_is, with_person
@@ -11,6 +11,7 @@ from bot.slack.normalise import Ignored, Listening, OwnPostGone, normalise_event
 from bot.slack.normalise_interaction import Expired, normalise_action, normalise_command
 from core.messages import Action, Arrival, Level, Marker, Place, Rights, SlackTs, Source, UserId, Who
 
+steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ME = Me("U0BOT0001", "B0SELF001", "A0APP0001", "T0HOME001")
 US = "<@U0BOT0001>"
 ROOT = "1790000000.000100"
@@ -107,6 +108,11 @@ def test_a_reply_with_only_a_file_has_a_text() -> None:
     found = arrive(reply("", subtype="file_share", files=[file]))
     assert found.text == "[attachment: pod.log, text/plain, 900 bytes]"
     assert [(ref.id, ref.size, ref.url) for ref in found.files] == [("F0LOG0001", 900, "u")]
+
+
+def test_a_mention_without_words_still_has_a_text_and_an_empty_reply_is_nothing() -> None:
+    assert arrive(reply(US)).text == "(mentioned without any words)"
+    assert ignored(reply("")) == "nothing in it"
 
 
 def test_a_mention_that_only_the_blocks_show_is_a_mention() -> None:
@@ -527,6 +533,7 @@ events = st.builds(
 )
 
 
+@steady
 @given(events)
 def test_no_event_whatever_is_missing_or_odd_in_it_raises(event: dict[str, Any]) -> None:
     found = normalise_event(envelope(event), ME)
@@ -535,6 +542,7 @@ def test_no_event_whatever_is_missing_or_odd_in_it_raises(event: dict[str, Any])
         assert found.dedupe_key
 
 
+@steady
 @given(json_values, json_values, json_values)
 def test_no_click_raises(user: Any, actions: Any, message: Any) -> None:
     payload = click("stop_step", "t-1", user=user, actions=actions, message=message, container=message, team=user)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import BadInput
@@ -24,6 +24,7 @@ from core.steering import (
 )
 from core.steering_table import CONTROL_ROWS, CONVERSATION_ROWS, PERSONAL, STOP_WORDS
 
+steady = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 IDLE, RUNNING, SUSPENDED, WAITING = SessionState
 MENTION, REPLY, DM, EDIT, DELETE = (
     Source.MENTION,
@@ -335,12 +336,13 @@ def test_every_combination_gets_one_decision_by_a_named_row_within_the_rights() 
         check(Case(source, marker, who, state, rights), [])
 
 
-@settings(max_examples=400)
+@steady
 @given(cases, st.sampled_from(OVERRIDES))
 def test_no_circumstance_breaks_the_laws_of_the_policy(case: Case, overrides: list[Override]) -> None:
     check(case, overrides)
 
 
+@steady
 @given(cases, st.sampled_from(OVERRIDES))
 def test_an_explanation_decides_as_the_policy_does(case: Case, overrides: list[Override]) -> None:
     found = explain(case, overrides)

@@ -4,7 +4,7 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.control import StopFact
@@ -25,6 +25,7 @@ from core.stop import (
     recognise,
 )
 
+steady = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 BOT = "U0BOT0001"
 US = f"<@{BOT}>"
 STEP, TASK = Level.STEP, Level.TASK
@@ -201,6 +202,7 @@ def test_a_channel_can_add_and_replace_words() -> None:
     assert read("stop", only) is None
 
 
+@steady
 @given(st.text(max_size=60), st.sampled_from([" ", "x ", "do not "]))
 def test_any_text_gets_an_answer_and_a_stop_is_never_found_behind_other_words(text: str, lead: str) -> None:
     read(text)
