@@ -97,7 +97,7 @@ async def test_a_card_and_an_answer_look_like_slack_s(page: Page, server: PageSe
     await expect(answer.locator("ol > li")).to_have_count(3)
     await expect(answer.locator("tbody tr")).to_have_count(3)
     await expect(answer.locator("pre")).to_contain_text('job="checkout"')
-    await expect(answer.get_by_role("button", name="👍 Helpful")).to_be_visible()
+    await expect(answer.get_by_role("button", name="Helpful", exact=True)).to_be_visible()
     alert = page.locator("#timeline .attachment")
     await expect(alert.locator("dd").first).to_have_text("critical")
     assert await alert.evaluate("node => getComputedStyle(node, '::before').backgroundColor") == "rgb(224, 30, 90)"
@@ -203,6 +203,7 @@ async def test_a_name_after_at_is_offered_and_a_mention_opens_its_thread(page: P
         "text": f"<@{PILOT}> is `@olive` there, <@{ENGINEER}> & <b>?",
     }
     await expect(page.locator("#replies article")).to_have_count(1)
+    await expect(page.locator("#thread-composer textarea")).to_be_focused()
     await expect(box).to_have_value("")
 
 
@@ -244,7 +245,7 @@ async def test_a_message_can_be_edited_while_the_thread_moves(page: Page, server
     mine = timeline.locator(f"article[data-ts='{server.root}']")
     await mine.hover()
     await mine.get_by_role("button", name="Edit message").click()
-    pen = mine.get_by_label("Edit message")
+    pen = mine.get_by_role("textbox", name="Edit message")
     await expect(pen).to_have_value("@Pilothouse checkout answers 5xx since 14:05, what is going on?")
     await pen.fill("@Pilothouse is it the gateway?")
     server.say(user=ON_CALL, text="one more thing")

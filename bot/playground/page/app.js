@@ -76,7 +76,8 @@ const VERBS = {
 
 function openThread(ts) {
   go({ thread: ts, view: "thread" });
-  if (matchMedia("(hover: hover)").matches) $("thread-composer").querySelector("textarea").focus();
+  const box = $("thread-composer").querySelector("textarea");
+  if (matchMedia("(hover: hover)").matches) requestAnimationFrame(() => box.focus()); // it is drawn by then
 }
 
 function toggleLedger(open) {

@@ -103,7 +103,8 @@ export class Composer {
 
   /** Under an alert that the bot does not know yet, the first move is to call it. */
   situation(bot) {
-    if (this.kind !== "thread" || isDirect(state.channel)) return this.kind;
+    if (this.kind !== "thread") return isDirect(state.channel) ? "direct" : this.kind;
+    if (isDirect(state.channel)) return "thread";
     const replies = state.replies ?? [];
     const called = !replies.length || replies.some((one) => one.user === bot.id || one.text?.includes(`<@${bot.id}>`));
     return called ? "thread" : "alert";

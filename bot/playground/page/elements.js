@@ -43,8 +43,10 @@ function button(one, message, label) {
 }
 
 function feedback(one, message) {
-  const choice = (option, fallback) =>
-    button({ ...option, action_id: one.action_id }, message, option?.text ? plain(option.text) : fallback);
+  const choice = (option, glyph) => {
+    const words = (option?.text?.text ?? "").replace(glyph, "").trim();
+    return button({ ...option, action_id: one.action_id }, message, [h("span.emoji", { "aria-hidden": "true" }, glyph), words && ` ${words}`]);
+  };
   return h("span.feedback", {}, choice(one.positive_button, "👍"), choice(one.negative_button, "👎"));
 }
 

@@ -80,7 +80,7 @@ export function drawThread() {
   const count = rest.filter((one) => !one.ephemeral).length;
   scroll($("replies"), state.thread, [
     article(root, { inThread: true }),
-    h("div.count", { key: "count", role: "separator" }, h("span", {}, count === 1 ? "1 reply" : `${count} replies`)),
+    count > 0 && h("div.count", { key: "count", role: "separator" }, h("span", {}, count === 1 ? "1 reply" : `${count} replies`)),
     ...conversation(rest, { inThread: true }).filter((node) => !node.classList.contains("day")),
   ]);
   drawStatus();

@@ -66,6 +66,7 @@ export const ROLES = {
 /** Good first moves. Those of the thread show how it is steered and stopped. */
 export const FIRST_MOVES = {
   channel: ["@{bot} checkout answers 5xx since 14:05, what is going on?"],
+  direct: ["checkout answers 5xx since 14:05, what is going on?"],
   alert: ["@{bot} what is this?"],
   thread: ["don't look at that host, it's the gateway", "stop, wrong cluster", "刹车"],
 };
