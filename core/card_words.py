@@ -73,8 +73,10 @@ ENDINGS: dict[tuple[str, str], Ending] = {
 
 
 def person(user: UserId | None) -> str:
-    """A person as a token that every surface can draw."""
-    return f"@{{{user}}}" if user else "an operator"
+    """A person as a token that every surface can draw; what is no person (an alert's bot) by its plain id."""
+    if not user:
+        return "an operator"
+    return f"@{{{user}}}" if user[0] in "UW" else user
 
 
 def ended_at(step: int) -> str:

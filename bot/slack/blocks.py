@@ -22,7 +22,7 @@ from bot.slack.escape import Prose, clean, escape, quiet, quiet_everywhere
 from bot.slack.markdown import read
 from bot.slack.split import MARKDOWN_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Part, cut, parts, shortened
 from core.card import Button, CardView, Glyph
-from core.card_words import span
+from core.card_words import person, span
 from core.messages import ChannelId, MessageId, TurnId, UserId
 
 GLYPHS: dict[Glyph, str] = {
@@ -113,16 +113,17 @@ def answer_messages(
     The values of the feedback buttons are `<turn id>:up` and `<turn id>:down`.
     """
     pieces = read(markdown, mentions=allowed_mentions, hosts=known_hosts, limit=MARKDOWN_LIMIT)
+    asker = _asker(asked_by)
     answer = parts(pieces) or [Part(NO_TEXT, NO_TEXT)]
     messages: list[SlackMessage] = []
     for index, part in enumerate(answer):
         first, last = index == 0, index == len(answer) - 1
-        blocks = [_mrkdwn(f"<@{asked_by}>")] if first else []
+        blocks = [_mrkdwn(asker)] if first and asker else []
         blocks.append({"type": "markdown", "text": part.text})
         if last:
             blocks += [_context(_own(footer))] if footer else []
             blocks += [_feedback(feedback_turn)] if feedback_turn else []
-        messages.append(_sealed(f"<@{asked_by}> {part.plain}" if first else part.plain, blocks))
+        messages.append(_sealed(f"{asker} {part.plain}" if first and asker else part.plain, blocks))
     return messages
 
 
@@ -137,7 +138,7 @@ def plain_messages(
     """The same answer without blocks, for when Slack refuses them: all of its words, in texts of at most 4,000."""
     pieces = read(markdown, mentions=allowed_mentions, hosts=known_hosts, limit=MARKDOWN_LIMIT)
     said = [piece.plain for piece in pieces] or [NO_TEXT]
-    whole = "\n\n".join([f"<@{asked_by}>", *said, *([_own(footer)] if footer else [])])
+    whole = "\n\n".join([*filter(None, [_asker(asked_by)]), *said, *([_own(footer)] if footer else [])])
     return [_sealed(text, []) for text in cut(whole, TEXT_LIMIT)]
 
 
@@ -216,7 +217,8 @@ def _running_blocks(turns: Sequence[RunningTurn]) -> list[dict[str, Any]]:
 def _running_line(turn: RunningTurn) -> str:
     asked = _own(" ".join(turn.asked_text.split())[:120])
     link = f" <{escape(turn.link)}|Open>" if turn.link else ""
-    return f"<#{turn.channel}> {asked} (<@{turn.asked_by}>, {span(turn.elapsed_s)}){link}"
+    known = [_own(person(turn.asked_by)), *([span(turn.elapsed_s)] if turn.elapsed_s > 0 else [])]
+    return f"<#{turn.channel}> {asked} ({', '.join(known)}){link}"
 
 
 # ---------------------------------------------------------------------------------------------- parts of a message
@@ -224,7 +226,7 @@ def _running_line(turn: RunningTurn) -> str:
 
 def _own(text: str) -> str:
     """A sentence of ours as mrkdwn: `@{U123}` becomes a mention, everything in between is made safe."""
-    prose = Prose(double_code=False)
+    prose = Prose(mrkdwn=True)
     done: list[str] = []
     at = 0
     text = clean(text)
@@ -243,6 +245,11 @@ def _bold_first(text: str) -> str:
     """The first sentence in bold: it is what people read at a glance."""
     first, dot, others = text.partition(". ")
     return f"*{first}{dot.strip()}* {others}".rstrip() if "*" not in first else text
+
+
+def _asker(user: UserId) -> str:
+    """A mention of who asked; nothing for an alert or a schedule."""
+    return f"<@{user}>" if regex.fullmatch(r"[UW][A-Z0-9]+", user) else ""
 
 
 def _cut_answer(answer: str) -> list[str]:

@@ -43,6 +43,9 @@ _ADDRESS = regex.compile(
 )
 _AFTER_ADDRESS = ".,;:!?'\"*_~)]}"
 _EMOJI = regex.compile(r":(?:(?=[\w+'\\-]*[^\W\d])[\w+'\\-]+|[+-]1|100|1234):")
+_COULD_BE_TOKEN = regex.compile(
+    rf"<(?={_INVISIBLE.pattern}*+(?:[!@#！＠＃﹗﹫﹟]|[a-z][a-z0-9+.-]*+:))", regex.IGNORECASE
+)
 _CODE_MARK = regex.compile(r"``(?=`)")
 
 
@@ -105,19 +108,25 @@ def quiet_everywhere(value: Any) -> Any:
     return value
 
 
-def code_span(text: str, *, double: bool = True) -> str:
+def code(text: str, *, mrkdwn: bool) -> str:
+    """What stands in code. A text of mrkdwn decodes entities there as everywhere; whether a Markdown block does is
+    not certain, so there only a `<` that could begin a token of Slack's becomes one: commands stay what they are."""
+    return escape(text) if mrkdwn else str(_COULD_BE_TOKEN.sub("&lt;", text))
+
+
+def code_span(text: str, *, mrkdwn: bool) -> str:
     """`text` as inline code; with backticks in it a double fence, or apostrophes where Slack knows no double."""
-    inner = escape(" ".join(text.split("\n")))
+    inner = code(" ".join(text.split("\n")), mrkdwn=mrkdwn)
     if "`" not in inner:
         return f"`{inner}`" if inner.strip() else inner
-    if not double or "``" in inner:
+    if mrkdwn or "``" in inner:
         return f"`{inner.replace('`', chr(39))}`"
     return f"`` {inner} ``"
 
 
-def code_lines(text: str) -> list[str]:
-    """The lines of a code block, escaped, with nothing in them that would close it."""
-    return escape(str(_CODE_MARK.sub("``\u200b", text))).split("\n")
+def code_lines(text: str, *, mrkdwn: bool) -> list[str]:
+    """The lines of a code block, with nothing in them that would close it."""
+    return code(str(_CODE_MARK.sub("``\u200b", text)), mrkdwn=mrkdwn).split("\n")
 
 
 def known_host(address: str, hosts: Collection[str]) -> bool:
@@ -137,12 +146,12 @@ def known_host(address: str, hosts: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """How words are written: who may be mentioned, which hosts may be linked, and how a link is spelled."""
+    """How words are written: who may be mentioned, which hosts may be linked, in which dialect."""
 
     mentions: Collection[str] = ()
     hosts: Collection[str] = ()
     link: Callable[[str, str], str] = lambda label, address: f"[{label}]({address})"
-    double_code: bool = True
+    mrkdwn: bool = False
 
     def words(self, text: str) -> str:
         """`text` with every word made safe; white space stays as it is."""
@@ -165,8 +174,8 @@ class Prose:
         """A link to a known host; anything else as code, with the label beside it."""
         if known_host(address, self.hosts):
             return self.link(label or escape(address), address)
-        code = code_span(address, double=self.double_code)
-        return f"{label} ({code})" if label and unescape(label) != address else code
+        shown = code_span(address, mrkdwn=self.mrkdwn)
+        return f"{label} ({shown})" if label and unescape(label) != address else shown
 
     def _plain(self, text: str) -> list[str]:
         return [self._word(word) if not word.isspace() else word for word in regex.findall(r"\s+|\S+", text)]
@@ -175,7 +184,7 @@ class Prose:
         done: list[str] = []
         at = 0
         for start, end in _log_runs(word):
-            done += (self._linked(word[at:start]), code_span(word[start:end], double=self.double_code))
+            done += (self._linked(word[at:start]), code_span(word[start:end], mrkdwn=self.mrkdwn))
             at = end
         return "".join(done) + self._linked(word[at:])
 

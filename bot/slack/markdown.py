@@ -84,7 +84,7 @@ def read(text: str, *, mentions: Collection[str], hosts: Collection[str], limit:
     text = clean(text)
     lines = text.split("\n")
     rich = _Writer(MARKDOWN, Prose(mentions, hosts))
-    plain = _Writer(MRKDWN, Prose(mentions, hosts, _mrkdwn_link, double_code=False))
+    plain = _Writer(MRKDWN, Prose(mentions, hosts, _mrkdwn_link, mrkdwn=True))
     pieces: list[Piece] = []
     at = 0
     for node in _blocks(text):
@@ -122,8 +122,9 @@ def _source(lines: Sequence[str]) -> list[Piece]:
     """Lines as they came, in a code block."""
     if not any(line.strip() for line in lines):
         return []
-    block = quiet("\n".join([FENCE, *code_lines("\n".join(lines).strip("\n")), FENCE]))
-    return [Piece(block, block)]
+    source = "\n".join(lines).strip("\n")
+    text, plain = (quiet("\n".join([FENCE, *code_lines(source, mrkdwn=mrkdwn), FENCE])) for mrkdwn in (False, True))
+    return [Piece(text, plain)]
 
 
 def _words(text: str) -> Counter[str]:
@@ -132,7 +133,7 @@ def _words(text: str) -> Counter[str]:
 
 def _lost(source: Sequence[str], written: str) -> bool:
     before = MENTION.sub(r" \1 ", "\n".join(source))
-    return bool(_words(before) - _words(unescape(written)))
+    return bool(_words(before) - (_words(unescape(written)) | _words(written)))
 
 
 def _rows(table: SyntaxTreeNode) -> list[list[SyntaxTreeNode]]:
@@ -221,7 +222,11 @@ class _Writer:
         named = bool(_LANGUAGE.fullmatch(info))
         if info and not named:
             content = f"{info}\n{content}"
-        body = [FENCE + (info if named and self._dialect.languages else ""), *code_lines(content), FENCE]
+        body = [
+            FENCE + (info if named and self._dialect.languages else ""),
+            *code_lines(content, mrkdwn=self._prose.mrkdwn),
+            FENCE,
+        ]
         return [f"{info}:", *body] if named and not self._dialect.languages else body
 
     def _item(self, item: SyntaxTreeNode) -> list[str]:
@@ -232,7 +237,7 @@ class _Writer:
     def _table(self, table: SyntaxTreeNode) -> list[str]:
         if not self.draws(table):
             cells = [[_raw(cell) or EMPTY_CELL for cell in row] for row in _rows(table)]
-            return [FENCE, *code_lines(_aligned(cells)), FENCE]
+            return [FENCE, *code_lines(_aligned(cells), mrkdwn=self._prose.mrkdwn), FENCE]
         rows = [[self._cell(cell) for cell in row] for row in _rows(table)]
         lines = [f"| {' | '.join(row)} |" for row in rows]
         return [lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]]
@@ -272,7 +277,7 @@ class _Writer:
             case "s_open" | "s_close":
                 return self._dialect.strike
             case "code_inline":
-                return code_span(token.content, double=self._dialect.escapes)
+                return code_span(token.content, mrkdwn=self._prose.mrkdwn)
             case "image":
                 return self._link(escape(token.content), token)
             case _:

@@ -8,6 +8,7 @@ from typing import Any
 
 import regex
 
+from bot.playground.slack.limits import check_blocks
 from bot.slack.blocks import SlackMessage
 from bot.slack.escape import size
 
@@ -32,8 +33,8 @@ def calls_nobody(text: str, allowed: Collection[str] = ()) -> bool:
 def assert_sendable(message: SlackMessage, allowed: Collection[str] = ()) -> None:
     """Slack's limits, and nothing that acts by itself."""
     assert 0 < size(message.text) <= 4_000
-    assert len(message.blocks) <= 50
-    assert sum(size(text) for block in message.blocks for text in strings(block)) < 16_000
+    check_blocks(message.blocks)
+    assert sum(size(text) for block in message.blocks for text in strings(block)) < 13_202
     for text in [message.text, *strings(message.blocks)]:
         assert calls_nobody(text, allowed), text
         assert not regex.search(r"[\x00\ud800-\udfff]", text)
