@@ -14,19 +14,18 @@ from core.errors import BadInput
 from core.repair import Sutured, suture
 from core.validator import Problem, Profile, problems
 
-MAX_DIGITS: Final = 4_000
-"""Python refuses to turn longer numbers into text; they are read as what they look like."""
+PIECE_DIGITS: Final = 4_000
+"""Python refuses to read longer numbers in one piece. The validator calls them R75."""
 CONVERSATION: Final = "a JSON list of messages, or an object with a list called messages"
 
 
-class LongNumber(str):
-    """The digits of a number that is too long to be one here; the validator calls it R75."""
-
-    __slots__ = ()
-
-
-def _whole_number(digits: str) -> int | LongNumber:
-    return int(digits) if len(digits) <= MAX_DIGITS else LongNumber(digits)
+def _whole_number(digits: str) -> int:
+    sign, digits = (-1, digits[1:]) if digits.startswith("-") else (1, digits)
+    value = 0
+    for at in range(0, len(digits), PIECE_DIGITS):
+        piece = digits[at : at + PIECE_DIGITS]
+        value = value * 10 ** len(piece) + int(piece)
+    return sign * value
 
 
 def parse(text: str | bytes) -> dict[str, Any]:

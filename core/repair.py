@@ -100,6 +100,9 @@ PASSES: Final[Sequence[Pass]] = (
     first,
     join,
     _strip_behind_edits,
+    empty,
+    systems,
+    join,
     modes,
     empty,
     systems,
@@ -134,14 +137,28 @@ def suture(
     valid = not problems(request, profile, verify=verify)
     if valid and not without_thinking and not _has_news(scene):
         return Sutured(list(request["messages"]), [])
-    lines = read(writable(request, scene), scene)
+    passes: Sequence[Pass] = PASSES
     if without_thinking:
-        lines = without_all(lines, "R42", scene)
-    for each in (arrived,) if valid and not without_thinking else PASSES:
+        passes = (_without_thinking, *PASSES)
+    elif valid:
+        passes = (arrived,)
+    try:
+        return _sewn(scene, passes)
+    except RecursionError:
+        raise NotRepairable("A value is nested too deeply: shorten it where it came in.") from None
+
+
+def _sewn(scene: Scene, passes: Sequence[Pass]) -> Sutured:
+    lines = read(writable(scene.request, scene), scene)
+    for each in passes:
         lines = each(lines, scene)
     messages = write_all(lines)
-    _must_be_valid({**request, **scene.changes, "messages": messages}, profile, verify)
+    _must_be_valid({**scene.request, **scene.changes, "messages": messages}, scene.profile, scene.verify)
     return Sutured(messages, scene.repairs, scene.changes, scene.deferred)
+
+
+def _without_thinking(lines: list[Line], scene: Scene) -> list[Line]:
+    return without_all(lines, "R42", scene)
 
 
 def _request_of(given: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:

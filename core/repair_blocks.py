@@ -25,7 +25,7 @@ def place(lines: list[Line], scene: Scene) -> list[Line]:
     """R25: split each line where the right of its role to speak ends."""
     placed: list[Line] = []
     for line in lines:
-        if line.role == "system" or all(line.role in SHAPES[block["type"]].roles for block in line.blocks):
+        if all(line.role in SHAPES[block["type"]].roles for block in line.blocks):
             placed.append(line)
         else:
             placed.extend(_split_by_role(line, scene))
@@ -44,7 +44,7 @@ def _split_by_role(line: Line, scene: Scene) -> list[Line]:
         if parts and parts[-1].role == role:
             parts[-1].blocks.append(block)
         else:
-            parts.append(Line(line.at, role, [block]))
+            parts.append(Line(line.at, role, [block], None, line.fields if role == line.role else {}))
     return parts
 
 
@@ -98,6 +98,8 @@ def _filtered_result(block: Block, line: Line, scene: Scene) -> Block:
 def empty(lines: list[Line], scene: Scene) -> list[Line]:
     """R08. The first message is kept as a note when the model's words follow: somebody must speak first."""
     kept: list[Line] = []
+    if all(line.blocks for line in lines):
+        return lines
     for index, line in enumerate(lines):
         following = next((each for each in lines[index + 1 : index + 2]), None)
         if line.blocks:

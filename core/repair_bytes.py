@@ -12,17 +12,19 @@ from typing import Any, Final
 
 from core.repair_lines import NotRepairable, Scene
 from core.repair_words import MARK, marked
-from core.validator_request import BODY_FIELDS, writable_problems
+from core.validator_request import BODY_FIELDS, body_of, writable_problems
 from core.validator_rules import MAX_DEPTH, MAX_INT_BITS, SURROGATE, UNWRITABLE
 
 UNMARKED: Final = frozenset({"type", "id", "tool_use_id", "name", "role", "media_type", "signature"})
+PIECE_DIGITS: Final = 4_000
+PIECE: Final = 10**PIECE_DIGITS
 BLOCK_DEPTH: Final = 3
 """How deep a block's own fields lie under `messages`; deeper, `name` and `id` are somebody's arguments."""
 
 
 def writable(request: Mapping[str, Any], scene: Scene) -> list[Any]:
     """The messages, writable; the other parts of the request go to the scene's changes when they need it."""
-    found = list(writable_problems(request))
+    found = [] if body_of(request) is not None else list(writable_problems(request))
     for problem in found:
         scene.note(problem.rule, problem.path, "replaced by a marked text that can be written")
     if not found:
@@ -61,8 +63,6 @@ def _clean_mapping(value: Mapping[Any, Any], depth: int, *, mark: bool) -> dict[
 
 def _clean_text(text: str, *, mark: bool) -> str:
     """Two halves that belong together become the character that they are."""
-    if type(text) is not str:
-        return marked(str.__str__(text))
     if not UNWRITABLE.search(text):
         return text
     if SURROGATE.search(text):
@@ -75,7 +75,7 @@ def _clean_scalar(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if value.bit_length() <= MAX_INT_BITS else f"{MARK} {value:#x}"
+        return value if value.bit_length() <= MAX_INT_BITS else f"{MARK} {digits_of(value)}"
     if isinstance(value, float):
         return value if math.isfinite(value) else f"{MARK} {value}"
     if isinstance(value, bytes | bytearray):
@@ -84,3 +84,12 @@ def _clean_scalar(value: Any) -> Any:
     if " at 0x" in text:
         text = f"a value of the type {type(value).__name__}"
     return _clean_text(f"{MARK} {text}", mark=True)
+
+
+def digits_of(value: int) -> str:
+    """The decimal digits of a number that Python refuses to write in one piece."""
+    rest, pieces = abs(value), []
+    while rest >= PIECE:
+        rest, piece = divmod(rest, PIECE)
+        pieces.append(f"{piece:0{PIECE_DIGITS}d}")
+    return ("-" if value < 0 else "") + str(rest) + "".join(reversed(pieces))

@@ -72,15 +72,12 @@ def _note_fields(message: Mapping[str, Any], kept: frozenset[str], path: str, sc
 
 def _read_system(message: Mapping[str, Any], at: int, blocks: list[Block], scene: Scene) -> Line:
     path = f"messages.{at}"
-    texts = [block for block in blocks if block["type"] == "text"]
     if not scene.system_allowed:
         scene.note("R02", path, "a system message is kept as marked text of the user's side")
         return Line(at, "user", [_remark(block, message.get("role")) for block in blocks])
-    if len(texts) < len(blocks):
-        scene.note("R80", path, "a system message holds texts only; the rest was left out")
     _note_fields(message, KEPT_FIELDS | {"clear_at"}, path, scene)
     fields = {"clear_at": message["clear_at"]} if "clear_at" in message else {}
-    return Line(at, "system", texts, message, fields)
+    return Line(at, "system", blocks, message, fields)
 
 
 def _read_tool_message(message: Mapping[str, Any], at: int, scene: Scene) -> Line:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from core.messages import Block
 from core.repair_lines import MARK_FIELD, Line, NotRepairable, Scene, text_block, write_all
 from core.repair_words import MARK, as_text, cut, picture_removed
-from core.validator_request import BEFORE_MESSAGES, body_bytes, marks_of
+from core.validator_request import BEFORE_MESSAGES, body_of, marks_of
 from core.validator_rules import MAX_CACHE_MARKS, TOOL_NAME
 
 LEAST_KEPT: Final = 200
@@ -192,7 +192,7 @@ def size(lines: list[Line], scene: Scene) -> list[Line]:
 
 
 def _bytes(lines: Sequence[Line], request: Mapping[str, Any]) -> int:
-    return body_bytes({**request, "messages": write_all(lines)})
+    return len((body_of({**request, "messages": write_all(lines)}) or "").encode())
 
 
 def _shrinking(lines: Sequence[Line]) -> Iterator[int]:

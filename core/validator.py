@@ -17,7 +17,7 @@ linear in the size of the request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from core.validator_pairs import (
     duplicate_problems,
@@ -30,6 +30,7 @@ from core.validator_pairs import (
 )
 from core.validator_request import (
     Verify,
+    body_of,
     cache_problems,
     signature_problems,
     size_problems,
@@ -41,8 +42,6 @@ from core.validator_rules import Limits, Problem, Profile, groups_of, limits_of
 from core.validator_shape import image_problems, message_problems
 
 __all__ = ["Problem", "Profile", "Verify", "problems"]
-
-UNREADABLE: Final = frozenset({"R70", "R71", "R75"})
 
 
 def problems(
@@ -71,9 +70,12 @@ def _all_problems(
     if len(messages) > limits.max_messages:
         text = f"messages: There is a limit of {limits.max_messages} messages in a single request."
         yield Problem("R74", "messages", text)
-    unreadable = list(writable_problems(request))
-    yield from unreadable
-    yield from _message_problems(request, messages, profile, limits)
+    body = body_of(request)
+    if body is None:
+        yield from writable_problems(request)
+    yield from _message_problems(request, messages, profile)
+    if body is None or '"image"' in body:
+        yield from _picture_problems(messages, limits)
     groups = groups_of(messages, profile)
     yield from system_problems(groups)
     yield from duplicate_problems(groups)
@@ -85,20 +87,22 @@ def _all_problems(
     yield from last_problems(groups, prefill=bool(request.get("prefill")))
     yield from thinking_problems(request, groups)
     yield from tool_problems(request, groups)
-    yield from cache_problems(request)
-    if not unreadable:
-        yield from size_problems(request, limits)
+    if body is None or '"cache_control"' in body:
+        yield from cache_problems(request)
+    if body is not None:
+        yield from size_problems(body, limits)
     if verify is not None:
         yield from signature_problems(request, groups, verify)
 
 
-def _message_problems(
-    request: Mapping[str, Any], messages: list[Any], profile: Profile, limits: Limits
-) -> Iterator[Problem]:
+def _message_problems(request: Mapping[str, Any], messages: list[Any], profile: Profile) -> Iterator[Problem]:
     system_allowed = bool(request.get("allow_system"))
     for at, message in enumerate(messages):
         last = at == len(messages) - 1
         yield from message_problems(message, at, profile, system_allowed=system_allowed, last=last)
+
+
+def _picture_problems(messages: list[Any], limits: Limits) -> Iterator[Problem]:
     pictures = list(pictures_of(messages))
     many = len(pictures) > limits.many_images
     for path, block in pictures:
@@ -108,7 +112,7 @@ def _message_problems(
 def pictures_of(messages: list[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(path, block) of every image in the history, those inside results too."""
     for at, message in enumerate(messages):
-        content = message.get("content") if isinstance(message, Mapping) else None
+        content = message.get("content") if isinstance(message, dict) else None
         yield from _pictures_in(content, f"messages.{at}.content")
 
 
@@ -116,7 +120,7 @@ def _pictures_in(content: Any, path: str) -> Iterator[tuple[str, Mapping[str, An
     if not isinstance(content, list):
         return
     for index, block in enumerate(content):
-        if not isinstance(block, Mapping):
+        if not isinstance(block, dict):
             continue
         if block.get("type") == "image":
             yield f"{path}.{index}", block

@@ -87,6 +87,6 @@ FORMATS: Final[tuple[tuple[bytes, str, Callable[[bytes], tuple[int, int]]], ...]
 def base64_image(block: Mapping[str, Any]) -> tuple[Any, Any] | None:
     """(media_type, data) of an image block that carries its bytes, else None."""
     source = block.get("source")
-    if block.get("type") != "image" or not isinstance(source, Mapping) or source.get("type") != "base64":
+    if block.get("type") != "image" or not isinstance(source, dict) or source.get("type") != "base64":
         return None
     return source.get("media_type"), source.get("data")

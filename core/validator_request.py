@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -33,6 +34,53 @@ Verify = Callable[[Mapping[str, Any], int, int], str | None]
 
 BODY_FIELDS: Final = ("system", "tools", "messages", "thinking", "tool_choice")
 BEFORE_MESSAGES: Final = ("tools", "system")
+NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""NUL as JSON spells it."""
+
+
+def body_of(request: Mapping[str, Any]) -> str | None:
+    """The body as the API's client writes it, None when it can't be written for everybody."""
+    body = {field: request[field] for field in BODY_FIELDS if field in request}
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if "\\u0000" in text and NUL.search(text):
+        return None
+    return None if _has_half_characters(text) or _too_deep(request["messages"]) else text
+
+
+def _has_half_characters(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _too_deep(messages: Sequence[Any]) -> bool:
+    """Whether the arguments of a call are nested deeper than anybody can mean."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and block.get("type") == "tool_use" and _deeper(block.get("input")):
+                return True
+    return False
+
+
+def _deeper(value: Any) -> bool:
+    level, depth = [value], 0
+    while level:
+        level = [
+            each
+            for one in level
+            if isinstance(one, dict | list)
+            for each in (one.values() if isinstance(one, dict) else one)
+        ]
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def writable_problems(request: Mapping[str, Any]) -> Iterator[Problem]:
@@ -43,18 +91,17 @@ def writable_problems(request: Mapping[str, Any]) -> Iterator[Problem]:
     while stack:
         path, value, depth = stack.pop()
         if isinstance(value, str):
-            if UNWRITABLE.search(value) or type(value) is not str:
+            if UNWRITABLE.search(value):
                 yield _text_problem(path, value)
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict | list) and depth > MAX_DEPTH:
+            yield Problem("R75", path, f"The request body is not valid JSON: {path} is nested too deeply")
+        elif isinstance(value, dict):
             yield from _key_problems(path, value)
             stack.extend((f"{path}.{key}", each, depth + 1) for key, each in reversed(list(value.items())))
         elif isinstance(value, list):
             stack.extend((f"{path}.{at}", value[at], depth + 1) for at in reversed(range(len(value))))
         elif not _is_plain(value):
             yield Problem("R75", path, f"The request body is not valid JSON: {path} can't be written as JSON")
-        if depth == MAX_DEPTH and isinstance(value, Mapping | list):
-            yield Problem("R75", path, f"The request body is not valid JSON: {path} is nested too deeply")
-            del stack[len(stack) - len(value) :]
 
 
 def _is_plain(value: Any) -> bool:
@@ -74,10 +121,7 @@ def _key_problems(path: str, value: Mapping[Any, Any]) -> Iterator[Problem]:
 
 
 def _text_problem(path: str, text: str) -> Problem:
-    if type(text) is not str:
-        return Problem("R75", path, f"The request body is not valid JSON: the number at {path} is too long")
-    found = SURROGATE.search(text)
-    if found is None:
+    if SURROGATE.search(text) is None:
         return Problem("R71", path, "The request body is not valid JSON: unexpected end of data")
     return Problem("R70", path, f"The request body is not valid JSON: no low surrogate in string: {path}")
 
@@ -87,7 +131,7 @@ def tool_problems(request: Mapping[str, Any], groups: Sequence[Group]) -> Iterat
     tools = request.get("tools")
     names: set[str] = set()
     for at, tool in enumerate(tools if isinstance(tools, list) else []):
-        name = tool.get("name") if isinstance(tool, Mapping) else None
+        name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             continue
         if tool.get("type", "custom") == "custom" and not TOOL_NAME.fullmatch(name):
@@ -110,12 +154,12 @@ def marks_of(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if isinstance(value, list):
         for at, each in enumerate(value):
             yield from marks_of(each, f"{path}.{at}")
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         content = value.get("content")
         if isinstance(content, list):
             yield from marks_of(content, f"{path}.content")
         mark = value.get("cache_control")
-        if isinstance(mark, Mapping):
+        if isinstance(mark, dict):
             yield path, mark
 
 
@@ -134,24 +178,17 @@ def cache_problems(request: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem("R54", path, f"{path}: {text}")
 
 
-def size_problems(request: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
-    """R72. Only called when the request can be written."""
-    size = body_bytes(request)
-    if size > limits.max_bytes:
+def size_problems(body: str, limits: Limits) -> Iterator[Problem]:
+    """R72."""
+    if len(body) * 4 > limits.max_bytes and len(body.encode()) > limits.max_bytes:
         text = "request_too_large: Request exceeds the maximum allowed number of bytes"
         yield Problem("R72", "messages", text)
-
-
-def body_bytes(request: Mapping[str, Any]) -> int:
-    """The length of the body in bytes, as the API's client writes it."""
-    body = {field: request[field] for field in BODY_FIELDS if field in request}
-    return len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def thinking_problems(request: Mapping[str, Any], groups: Sequence[Group]) -> Iterator[Problem]:
     """R43 to R45 and R4A: what the mode of the request asks of the blocks in the history."""
     thinking = request.get("thinking")
-    mode = thinking.get("type") if isinstance(thinking, Mapping) else None
+    mode = thinking.get("type") if isinstance(thinking, dict) else None
     spoken = [group for group in groups if group.role != "system"]
     if mode == "disabled":
         yield from _forbidden_problems(spoken)
@@ -159,7 +196,7 @@ def thinking_problems(request: Mapping[str, Any], groups: Sequence[Group]) -> It
         yield from _first_problems(spoken)
         yield from _open_loop_problems(spoken)
     choice = request.get("tool_choice")
-    forced = isinstance(choice, Mapping) and choice.get("type") in ("tool", "any")
+    forced = isinstance(choice, dict) and choice.get("type") in ("tool", "any")
     if forced and mode in ("enabled", "adaptive"):
         yield Problem("R4A", "tool_choice", "Thinking may not be enabled when tool_choice forces tool use.")
 

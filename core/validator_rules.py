@@ -7,10 +7,10 @@ own words, so that whatever classifies a refusal by its text sees the same text 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
 class Profile(StrEnum):
@@ -123,19 +123,14 @@ def limits_of(request: Mapping[str, Any]) -> Limits:
     return Limits(**known)
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """One block and where it stands."""
 
     path: str
     message: int
     index: int
+    kind: str
     block: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        kind = self.block.get("type")
-        return kind if isinstance(kind, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,29 +147,38 @@ def blocks_of(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if isinstance(content, list):
-        return [block for block in content if isinstance(block, Mapping)]
+        return [block for block in content if isinstance(block, dict)]
     return []
 
 
-def spots_of(message: Mapping[str, Any], at: int) -> Iterator[Spot]:
+def spots_of(message: Any, at: int) -> list[Spot]:
     """Every block of a message with its place."""
-    content = message.get("content")
+    content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
-        yield Spot(f"messages.{at}.content.0", at, 0, {"type": "text", "text": content})
-    elif isinstance(content, list):
-        for index, block in enumerate(content):
-            if isinstance(block, Mapping):
-                yield Spot(f"messages.{at}.content.{index}", at, index, block)
+        return [Spot(f"messages.{at}.content.0", at, 0, "text", {"type": "text", "text": content})]
+    if not isinstance(content, list):
+        return []
+    return [
+        Spot(f"messages.{at}.content.{index}", at, index, kind_of(block), block)
+        for index, block in enumerate(content)
+        if isinstance(block, dict)
+    ]
+
+
+def kind_of(block: Mapping[str, Any]) -> str:
+    """The type of a block, empty when it names none."""
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def groups_of(messages: list[Any], profile: Profile) -> list[Group]:
     """The messages as `profile` pairs them; what is no message is left out."""
     groups: list[Group] = []
     for at, message in enumerate(messages):
-        if not isinstance(message, Mapping):
+        if not isinstance(message, dict):
             continue
         role = str(message.get("role"))
-        spots = list(spots_of(message, at))
+        spots = spots_of(message, at)
         if profile is Profile.FIRST_PARTY and groups and groups[-1].role == role:
             groups[-1].spots.extend(spots)
         else:

@@ -46,7 +46,7 @@ def message_problems(
 ) -> Iterator[Problem]:
     """Everything that is wrong with one message by itself."""
     path = f"messages.{at}"
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         yield _at("R09", path, "Input should be a valid dictionary or object to extract fields from")
         return
     role = message.get("role")
@@ -90,7 +90,7 @@ def _content_problems(message: Mapping[str, Any], path: str, profile: Profile, l
         return
     if isinstance(content, list):
         for index, block in enumerate(content):
-            if not isinstance(block, Mapping):
+            if not isinstance(block, dict):
                 yield _at("R09", f"{path}.content.{index}", "Input should be a valid dictionary")
     if content in ("", []):
         yield from _empty_problems(message.get("role"), path, profile, last)
@@ -203,7 +203,7 @@ def _name_problems(block: Mapping[str, Any], path: str, profile: Profile) -> Ite
 
 
 def _input_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    if "input" in block and not isinstance(block["input"], Mapping):
+    if "input" in block and not isinstance(block["input"], dict):
         yield _at("R27", f"{path}.{block['type']}.input", "Input should be a valid dictionary")
 
 
@@ -222,11 +222,11 @@ def _result_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]:
 
 
 def _kind(part: Any) -> Any:
-    return part.get("type") if isinstance(part, Mapping) else None
+    return part.get("type") if isinstance(part, dict) else None
 
 
 def _part_problems(part: Any, path: str) -> Iterator[Problem]:
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         yield _at("R29", path, "Input should be a valid dictionary")
     elif part.get("type") not in RESULT_PARTS:
         yield Problem("R29", path, _unknown_type(part, path).problem)
@@ -250,9 +250,9 @@ def _thinking_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]
 
 def _source_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]:
     source = block.get("source")
-    if "source" in block and not isinstance(source, Mapping):
+    if "source" in block and not isinstance(source, dict):
         yield _at("R09", f"{path}.image.source", "Input should be a valid dictionary")
-    elif isinstance(source, Mapping) and source.get("type") not in ("base64", "url", "file"):
+    elif isinstance(source, dict) and source.get("type") not in ("base64", "url", "file"):
         yield _at("R09", f"{path}.image.source", "Input should be 'base64', 'url' or 'file'")
 
 
@@ -305,7 +305,7 @@ def _server_result_problems(block: Mapping[str, Any], path: str) -> Iterator[Pro
         return
     for index, item in enumerate(content):
         where = f"{path}.web_search_tool_result.content.{index}.encrypted_content"
-        if not isinstance(item, Mapping) or "encrypted_content" not in item:
+        if not isinstance(item, dict) or "encrypted_content" not in item:
             yield _at("R09", where, REQUIRED)
         elif not isinstance(item["encrypted_content"], str) or not item["encrypted_content"]:
             yield Problem("R09", where, f"{path}: Invalid `encrypted_content` in `search_result` block")
