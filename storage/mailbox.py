@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from core.messages import Arrival
 from core.ports import Doorbell
+from core.steering_table import STOP_WORDS
 from storage.database import Database, run
 from storage.ledger.arrive import Arrived, arrive
 from storage.ledger.common import Ids
+from storage.ledger.scene import find
 from storage.ledger.signs import ChannelPolicy
 from storage.ledger.stops import archive_channel
+from storage.tables import cards
 
 
 class Mailbox:
@@ -48,3 +54,23 @@ class Mailbox:
         self._changed()
         for session in reached:
             await self._doorbell.ring(session)
+
+    async def concerns_us(self, arrival: Arrival) -> bool:
+        """Whether an arrival can matter, before anybody is asked who sent it."""
+        if not arrival.only_in_session or arrival.marker in STOP_WORDS:
+            return True
+        async with self._db.reading() as tx:
+            return await find(tx, arrival) is not None
+
+    async def post_gone(self, channel: str, ts: str) -> None:
+        """Somebody deleted a message of ours: a card is lost, and is not edited again."""
+
+        async def work(tx: AsyncConnection) -> None:
+            await tx.execute(
+                update(cards)
+                .where(cards.c.channel == channel, cards.c.message_ts == ts, cards.c.state == "open")
+                .values(not_before=0.0, sent_hash=None, sent_version=0, tries=0)
+            )
+
+        await run(self._db, work)
+        self._changed()

@@ -30,7 +30,7 @@ from core.stop import Fate, Waiting, fate_of
 from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
 from storage.ledger.common import Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
-from storage.ledger.scene import Scene, find, new_session, target, who
+from storage.ledger.scene import Scene, early_stop, find, new_session, target, who
 from storage.ledger.signs import BEFORE_START, ChannelPolicy, list_running, notice, sign, tell
 from storage.tables import messages, stops, turns
 
@@ -65,7 +65,7 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
     found = await find(tx, arrival)
     if found is None and arrival.place is Place.OUTSIDE:
         return Arrived(None, notice=await list_running(tx, dialect, arrival))
-    if found is None and (arrival.only_in_session or arrival.place is Place.TARGET):
+    if found is None and not _founds(arrival):
         return Arrived(None)
     session = await lock(tx, found or await new_session(tx, ids, dialect, arrival))
     assert session is not None
@@ -77,6 +77,11 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
     )
     decision = dispose(_case(scene, arrival), policy.overrides)
     return await _write(tx, ids, dialect, scene, arrival, decision, policy)
+
+
+def _founds(arrival: Arrival) -> bool:
+    """Whether an arrival may found a session."""
+    return arrival.place is not Place.TARGET and (not arrival.only_in_session or early_stop(arrival))
 
 
 def _case(scene: Scene, arrival: Arrival) -> Case:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.messages import Action, Arrival, Place, SessionId, Who
+from core.messages import Action, Arrival, Place, SessionId, Source, Who
+from core.steering_table import STOP_WORDS
 from storage.database import now
 from storage.dialect import insert_ignore
 from storage.ledger.common import Ids, Row, one, rows
@@ -37,20 +38,30 @@ async def find(tx: AsyncConnection, arrival: Arrival) -> SessionId | None:
         if turn is not None:
             return SessionId(turn["session_id"])
     if arrival.place is Place.TARGET and arrival.target_ts is not None:
-        return await _bytarget(tx, arrival.channel, arrival.target_ts)
+        return await _by_target(tx, arrival.channel, arrival.target_ts)
     known = await one(
         tx,
-        select(sessions.c.id).where(
+        select(sessions.c.id, sessions.c.next_turn).where(
             sessions.c.team == arrival.team,
             sessions.c.channel == arrival.channel,
             sessions.c.thread_ts == arrival.thread_ts,
             sessions.c.parent_turn_id.is_(None),
         ),
     )
-    return SessionId(known["id"]) if known else None
+    if known is None or (arrival.only_in_session and known["next_turn"] == 1 and not early_stop(arrival)):
+        return None
+    return SessionId(known["id"])
 
 
-async def _bytarget(tx: AsyncConnection, channel: str, ts: str) -> SessionId | None:
+def early_stop(arrival: Arrival) -> bool:
+    """A stop in a thread that may know nothing of us yet: it is kept, so that it is there when its target comes late.
+
+    A thread that holds nothing else is still none of ours: other replies in it are not stored.
+    """
+    return arrival.source is Source.REPLY and arrival.marker in STOP_WORDS and arrival.rights.stop
+
+
+async def _by_target(tx: AsyncConnection, channel: str, ts: str) -> SessionId | None:
     for statement in (
         select(cards.c.session_id).where(cards.c.channel == channel, cards.c.message_ts == ts),
         select(messages.c.session_id)

@@ -14,7 +14,7 @@ from core.steering import Override
 from storage.database import now
 from storage.dialect import insert_ignore
 from storage.ledger.outgoing import Priority, row
-from storage.ledger.scene import Scene, running_turns
+from storage.ledger.scene import Scene, early_stop, running_turns
 from storage.tables import outbox
 
 SIGNS: Mapping[Disposition, str] = {
@@ -52,6 +52,8 @@ async def sign(
 ) -> None:
     """The visible sign that a person's words were taken."""
     if arrival.source.value not in ("mention", "reply", "direct_message"):
+        return
+    if early_stop(arrival) and scene.session["next_turn"] == 1:
         return
     name = STOPPED_SIGN if state == "stopped" else SIGNS.get(disposition)
     if disposition is Disposition.CONTROL and state == "control":

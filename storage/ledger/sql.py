@@ -202,7 +202,14 @@ class SqlLedger:
             )
             .join(stops, stops.c.session_id == turns.c.session_id)
             .where(mine, or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id)),
-            select(turns.c.session_id, literal("steer"), literal(""), messages.c.author, messages.c.slack_ts)
+            select(
+                turns.c.session_id,
+                literal("steer"),
+                literal(""),
+                messages.c.author,
+                messages.c.slack_ts,
+                messages.c.source,
+            )
             .join(messages, messages.c.session_id == turns.c.session_id)
             .where(
                 mine,
