@@ -56,7 +56,8 @@ def _at(*path: str | int) -> Callable[[Object, float], str]:
 
 
 def _age(one: Object, now: float) -> str:
-    return age(now - instant(dig(one, "metadata", "creationTimestamp")))
+    created = instant(dig(one, "metadata", "creationTimestamp"))
+    return age(now - created) if created else ""
 
 
 def _annotation(name: str) -> Callable[[Object, float], str]:
