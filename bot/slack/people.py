@@ -1,0 +1,75 @@
+"""Who somebody is and what they may do here: `users.info`, kept for a while, and the configuration.
+
+What can't be looked up is not guessed: `Unknown` is raised, the event is not acknowledged, and Slack's next delivery
+is the second chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.slack.identity import Me, Person, who_is
+from bot.slack.verdict import Meaning, read_failure
+from core.errors import PilothouseError
+from core.messages import NO_RIGHTS, Arrival, Rights, UserId, Who
+
+KEPT_S = 600.0
+MOST_KEPT = 5000
+
+RightsOf = Callable[[str, str, Who], tuple[Rights, bool]]
+"""(channel, user, who) -> what they may, and whether they are on call there."""
+
+
+class Unknown(PilothouseError):
+    """Slack would not say who this is."""
+
+
+class People:
+    """Looks people up. `now` is monotonic seconds."""
+
+    def __init__(self, client: AsyncWebClient, me: Me, rights: RightsOf, now: Callable[[], float]) -> None:
+        self._client = client
+        self._me = me
+        self._rights = rights
+        self._now = now
+        self._known: dict[str, tuple[float, Person]] = {}
+
+    async def identify(self, arrival: Arrival) -> Arrival:
+        """`arrival` with who sent it and what they may; being on call makes a participant."""
+        if arrival.who is Who.BOT:
+            rights, _ = self._rights(arrival.channel, arrival.author, Who.BOT)
+            return replace(arrival, rights=rights)
+        person = await self.person(arrival.author)
+        who = who_is(person, arrival.who, self._me)
+        if not person.is_active:
+            return replace(arrival, who=Who.GUEST, rights=NO_RIGHTS)
+        rights, on_call = self._rights(arrival.channel, arrival.author, who)
+        return replace(arrival, who=Who.PARTICIPANT if on_call and who is Who.MEMBER else who, rights=rights)
+
+    async def person(self, user: UserId) -> Person:
+        """The account of `user`."""
+        kept = self._known.get(user)
+        if kept is not None and self._now() - kept[0] < KEPT_S:
+            return kept[1]
+        try:
+            response = await self._client.users_info(user=user)
+        except Exception as error:
+            verdict = read_failure(error)
+            if kept is not None:
+                return kept[1]
+            if verdict.meaning in (Meaning.UNREACHABLE, Meaning.REFUSED):
+                return Person(user, is_active=False)
+            raise Unknown(f"users.info of {user}: {verdict.error}") from error
+        data = response.data if isinstance(response.data, dict) else {}
+        person = Person.from_users_info(data.get("user") or {"id": user})
+        if len(self._known) >= MOST_KEPT:
+            self._known.clear()
+        self._known[user] = (self._now(), person)
+        return person
+
+    def forget(self, user: str) -> None:
+        """Their account changed."""
+        self._known.pop(user, None)

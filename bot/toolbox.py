@@ -1,0 +1,34 @@
+"""Opens the tools that are configured; what a tool needs and isn't configured is not offered to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from bot.settings import Settings
+from bot.tools import kubernetes, loki, prometheus
+from core.ports import Tool
+
+
+async def open_tools(
+    settings: Settings, http: aiohttp.ClientSession, now: Callable[[], float], stack: AsyncExitStack
+) -> list[Tool]:
+    """The configured tools; `now` gives seconds since the epoch."""
+    found: list[Tool] = []
+    tools = settings.tools
+    if tools.prometheus_url:
+        found += prometheus.tools(tools.prometheus_url, http, now, tools.prometheus_link)
+    if tools.loki_url:
+        found += loki.tools(tools.loki_url, http, now, tools.loki_link)
+    if tools.kubernetes_url:
+        configuration = Configuration(host=tools.kubernetes_url)
+        token = tools.kubernetes_token.get_secret_value()
+        if token:
+            configuration.api_key = {"authorization": token}
+            configuration.api_key_prefix = {"authorization": "Bearer"}
+        configuration.verify_ssl = tools.kubernetes_verify
+        found += kubernetes.tools(await stack.enter_async_context(ApiClient(configuration)), now)
+    return found
