@@ -179,8 +179,8 @@ def test_an_applied_configuration_and_binary_data_are_not_repeated() -> None:
 KEYS = st.sampled_from(
     ["metadata", "spec", "status", "items", "containers", "conditions", "annotations", "labels", "name", "type",
      "data", "ports", "selector", "template", "containerStatuses", "state", "waiting", "reason", "ownerReferences",
-     "uid", "involvedObject", "series", "count", "lastTimestamp", "restartCount", "binaryData", "matchLabels", "capacity",
-     "deployment.kubernetes.io/revision", "creationTimestamp", "continue", "x"]
+     "uid", "involvedObject", "series", "count", "lastTimestamp", "restartCount", "binaryData", "matchLabels",
+     "capacity", "deployment.kubernetes.io/revision", "creationTimestamp", "continue", "x"]
 )  # fmt: skip
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("2026-03-14T14:04:00Z")
