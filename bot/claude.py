@@ -1,9 +1,10 @@
 """The model over HTTP: one streamed request of the Messages API, through the transport of the anthropic SDK.
 
-The SDK brings connections, authentication, proxies and headers. Its typed events and its retries are not
-used: an event read by our own parser costs a tenth, content blocks stay exactly as they came, and a retry must
-be ours, because a stop has to be able to end it. So: `max_retries=0`, 60 s without a byte is the limit, and a
-cancelled task closes its connection at once, which is what makes the API stop generating.
+The SDK brings connections, authentication, proxies and headers. Its typed requests and events and its retries are
+not used: it would walk the whole history once more for every request, an event read by our own parser costs a
+tenth, content blocks stay exactly as they came, and a retry must be ours, because a stop has to be able to end it.
+So: `max_retries=0`, 60 s without a byte is the limit, and a cancelled task closes its connection at once, which is
+what makes the API stop generating.
 
 Importing this module imports the SDK, which takes 1.5 s: `bot.late_model` does it in a thread.
 """
@@ -11,12 +12,13 @@ Importing this module imports the SDK, which takes 1.5 s: `bot.late_model` does 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import anthropic
 import httpx2
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, AsyncStream
 
 from bot.assembly import Assembly
 from bot.claude_errors import from_status
@@ -25,6 +27,8 @@ from core.errors import BadInput, ModelError, ModelRefusedHistory, ModelStreamBr
 from core.messages import Block
 from core.ports import ModelAnswer, ModelRequest, StreamProgress
 
+PATH = "/v1/messages"
+RawStream = AsyncStream[object]
 READ_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 LAST_BYTES_S = 0.2
@@ -88,9 +92,10 @@ class ClaudeModel:
 
     async def _receive(self, body: Mapping[str, Any], assembly: Assembly) -> None:
         parser = SseParser()
-        request = self._client.messages.with_streaming_response.create(**cast(dict[str, Any], body))
-        async with request as response:
-            chunks = response.iter_bytes()
+        data = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        request = self._client.post(PATH, cast_to=object, content=data, stream=True, stream_cls=RawStream)
+        async with await request as raw:
+            chunks = raw.response.aiter_bytes()
             async for chunk in chunks:
                 for event in parser.feed(chunk):
                     assembly.take(*event)
@@ -157,7 +162,7 @@ def _count_marks(items: Sequence[Any]) -> int:
     """How many cache marks `items` carry already, on themselves or in their content."""
     marks = 0
     for item in items:
-        if isinstance(item, Mapping):
+        if isinstance(item, dict):
             marks += "cache_control" in item
             content = item.get("content")
             marks += _count_marks(content) if isinstance(content, list) else 0

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import aiohttp
 import anthropic
 import pytest
 
@@ -275,6 +276,29 @@ async def test_the_sdks_own_stream_helper_reads_it_too(serve: Serve) -> None:
         assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
         assert message.stop_reason == "tool_use" and message.usage.output_tokens > 1
         await client.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"{", "The request body is not valid JSON"),
+        (b"[]", "an object is required"),
+        (b'{"model": "claude-sonnet-5-5", "messages": []}', "max_tokens: Field required"),
+        (b'{"model": "claude-sonnet-5-5", "messages": 7, "max_tokens": 1}', "messages: Input should be a valid list"),
+        (b'{"model": "claude-sonnet-5-5", "messages": [], "max_tokens": 1}', "at least one message is required"),
+        (b'{"model": ["x"], "messages": [], "max_tokens": 1}', "model: "),
+        (
+            b'{"model": "claude-sonnet-5-5", "messages": [1], "system": 5, "metadata": 5, "max_tokens": 1}',
+            "messages.0",
+        ),
+    ],
+)
+async def test_a_body_that_is_no_request_is_refused_in_the_apis_shape(serve: Serve, data: bytes, text: str) -> None:
+    async with serve() as (server, _), aiohttp.ClientSession() as session:
+        async with session.post(f"{server.url}/v1/messages", data=data) as response:
+            body = await response.json()
+            assert response.status in (400, 404)
+        assert body["type"] == "error" and text in body["error"]["message"]
 
 
 async def test_a_client_that_does_not_stream_gets_one_object(serve: Serve) -> None:

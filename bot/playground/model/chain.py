@@ -17,7 +17,8 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from core.messages import Block
@@ -49,7 +50,7 @@ def without_marks(value: Any) -> Any:
     """`value` without cache marks on it or on the blocks inside it."""
     if isinstance(value, list):
         return [without_marks(item) for item in value]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not ("cache_control" in value or isinstance(value.get("content"), list)):
         return value
     found = {key: item for key, item in value.items() if key != "cache_control"}
     if isinstance(found.get("content"), list):
@@ -66,21 +67,35 @@ def blocks_of(content: Any) -> list[Block]:
     """Message or system content as a list of blocks without cache marks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [without_marks(block) for block in content or () if isinstance(block, Mapping)]
+    blocks = content if isinstance(content, list) else ()
+    return [without_marks(block) for block in blocks if isinstance(block, dict)]
 
 
-def frozen(body: Mapping[str, Any]) -> tuple[Digest, Digest]:
-    """Digests of the system prompt and of the tool list."""
-    system = canonical(blocks_of(body.get("system")))
-    return digest(system), digest(canonical(without_marks(list(body.get("tools") or ()))))
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One block of a conversation: the numbers of its message and of itself, its role, and what it says."""
+
+    message: int
+    number: int
+    role: str
+    block: Block
+    said: bytes
 
 
-def flatten(messages: Sequence[Any]) -> Iterator[tuple[int, int, str, Block]]:
-    """Every block with the numbers of its message and of itself, and its role."""
-    for m, message in enumerate(messages):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        for b, block in enumerate(blocks_of(content)):
-            yield m, b, str(message.get("role")), block
+class Flat:
+    """A request as law 1 sees it: what is frozen, and the flattened list of (role, block)."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        messages, metadata, tools = body.get("messages"), body.get("metadata"), body.get("tools")
+        self.system = digest(canonical(blocks_of(body.get("system"))))
+        self.tools = digest(canonical(without_marks(tools or [])))
+        self.user = str(metadata.get("user_id") or "") if isinstance(metadata, dict) else ""
+        self.links = [
+            Link(m, b, str(message.get("role")), block, canonical(block))
+            for m, message in enumerate(messages if isinstance(messages, list) else ())
+            if isinstance(message, dict)
+            for b, block in enumerate(blocks_of(message.get("content")))
+        ]
 
 
 class Signer:
@@ -115,30 +130,34 @@ class Signer:
 
 
 class Binding:
-    """Walks over a conversation, checking the thinking that comes back and signing what is new."""
+    """Stands at one place of a conversation, and knows what a thinking block there is bound to."""
 
-    def __init__(self, signer: Signer, body: Mapping[str, Any]) -> None:
+    def __init__(self, signer: Signer, flat: Flat) -> None:
         self._signer = signer
-        self._prefix = digest(*frozen(body))
+        self._prefix = digest(flat.system, flat.tools)
         self._thought: Digest | None = None
+        self.bad: dict[tuple[int, int], str] = {}
+        for link in flat.links:
+            if link.block.get("type") == "thinking":
+                self._check(link)
+            self._add(link.role, link.block, link.said)
 
-    def check(self, messages: Sequence[Any]) -> dict[tuple[int, int], str]:
-        """The API's text for each bad thinking block of `messages`, by the numbers of message and block."""
-        bad = {}
-        for m, b, role, block in flatten(messages):
-            if block.get("type") == "thinking":
-                problem = self._signer.problem(block, self._prefix, self._thought)
-                if problem is not None:
-                    bad[m, b] = problem.replace("{m}", str(m)).replace("{b}", str(b))
-            self.add(role, block)
-        return bad
+    def _check(self, link: Link) -> None:
+        """Keep the API's text for a bad thinking block in `bad`, by the numbers of message and block."""
+        problem = self._signer.problem(link.block, self._prefix, self._thought)
+        if problem is not None:
+            named = problem.replace("{m}", str(link.message)).replace("{b}", str(link.number))
+            self.bad[link.message, link.number] = named
 
-    def add(self, role: str, block: Block) -> None:
-        """`block` is part of the conversation from here on."""
+    def _add(self, role: str, block: Block, said: bytes) -> None:
         if block.get("type") == "thinking":
-            self._thought = digest(canonical(block))
+            self._thought = digest(said)
         else:
-            self._prefix = digest(self._prefix, role.encode(), canonical(block))
+            self._prefix = digest(self._prefix, role.encode(), said)
+
+    def answer(self, block: Block) -> None:
+        """`block` is said by the model here."""
+        self._add("assistant", block, canonical(block))
 
     def sign(self, thinking: str) -> str:
         """The signature for `thinking` at this place."""

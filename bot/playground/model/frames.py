@@ -120,7 +120,7 @@ def _block(part: Part, binding: Binding) -> Block:
             block = {"type": "tool_use", "id": id or new_id("toolu"), "name": name, "input": dict(arguments)}
         case _:
             block = dict(part.block)
-    binding.add("assistant", block)
+    binding.answer(block)
     return block
 
 

@@ -12,11 +12,10 @@ conversations as were asked in it. What we have never seen (a restart on our sid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from bot.playground.model.chain import Digest, blocks_of, canonical, digest, flatten, frozen
+from bot.playground.model.chain import Digest, Flat, canonical, digest
 from core.messages import Block
 
 SYSTEM = "messages: the system prompt of this conversation has changed; it is frozen with the first request"
@@ -52,26 +51,25 @@ class Memory:
         self._lines: dict[Digest, list[_Line]] = {}
         self._answers: dict[Digest, set[Digest]] = {}
 
-    def answered(self, body: Mapping[str, Any], content: Sequence[Block]) -> None:
-        """`content` was sent, whole, as the answer to `body`."""
-        links, _ = _links(body)
-        if links:
-            self._answers.setdefault(digest(canonical(content)), set()).add(links[-1])
+    def answered(self, flat: Flat, content: Sequence[Block]) -> None:
+        """`content` was sent, whole, as the answer to `flat`."""
+        if flat.links:
+            said = digest(*(canonical(block) for block in content))
+            self._answers.setdefault(said, set()).add(_digests(flat)[-1])
 
-    def problem(self, body: Mapping[str, Any]) -> str | None:
-        """What is wrong with `body` as the next request of its conversation; if nothing is, it is remembered."""
-        links, opening = _links(body)
-        line = _Line(*frozen(body), links)
-        user = (body.get("metadata") or {}).get("user_id")
-        if user:
-            return _go_on(self._lines.setdefault(digest(str(user).encode()), []), line, branches=1)
+    def problem(self, flat: Flat) -> str | None:
+        """What is wrong with `flat` as the next request of its conversation; if nothing is, it is remembered."""
+        links, opening = _digests(flat), _opening(flat)
+        line = _Line(flat.system, flat.tools, links)
+        if flat.user:
+            return _go_on(self._lines.setdefault(digest(flat.user.encode()), []), line, branches=1)
         if not links:
             return None
         asked = self._openings.setdefault(links[0], [])
         if opening is None:
             _ask(asked, line)
             return None
-        if (problem := self._misplaced(body["messages"], links[opening.asked - 1])) is not None:
+        if (problem := self._misplaced(flat, opening, links)) is not None:
             return problem
         answered = _Line(line.system, line.tools, links[: opening.asked])
         problems = [one.problem(answered) for one in asked]
@@ -80,11 +78,12 @@ class Memory:
         branches = sum(one.sent for one, problem in zip(asked, problems, strict=True) if problem is None)
         return _go_on(self._lines.setdefault(links[opening.said - 1], []), line, branches or 1)
 
-    def _misplaced(self, messages: Sequence[Mapping[str, Any]], before: Digest) -> str | None:
+    def _misplaced(self, flat: Flat, opening: _Opening, links: list[Digest]) -> str | None:
         """Whether the model's first message is one of ours that answered something else."""
-        at = next(number for number, message in enumerate(messages) if message.get("role") == "assistant")
-        given_to = self._answers.get(digest(canonical(blocks_of(messages[at].get("content")))))
-        return ANSWERED.format(at=at) if given_to is not None and before not in given_to else None
+        first = flat.links[opening.asked : opening.said]
+        given_to = self._answers.get(digest(*(link.said for link in first)))
+        before = links[opening.asked - 1]
+        return ANSWERED.format(at=first[0].message) if given_to is not None and before not in given_to else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +117,23 @@ def _go_on(lines: list[_Line], line: _Line, branches: int) -> str | None:
     return None
 
 
-def _links(body: Mapping[str, Any]) -> tuple[list[Digest], _Opening | None]:
-    """One link for every block, each bound to all before it, and where the model's first message lies."""
-    links: list[Digest] = []
-    said: list[int] = []
-    last, first_message = b"", None
-    for m, _, role, block in flatten(body.get("messages") or ()):
-        last = digest(last, role.encode(), canonical(block))
-        links.append(last)
-        if role == "assistant" and first_message in (None, m):
-            first_message = m
-            said.append(len(links))
-    return links, _Opening(said[0] - 1, said[-1]) if said else None
+def _digests(flat: Flat) -> list[Digest]:
+    """One digest for every block, each bound to all before it."""
+    found: list[Digest] = []
+    last = b""
+    for link in flat.links:
+        last = digest(last, link.role.encode(), link.said)
+        found.append(last)
+    return found
+
+
+def _opening(flat: Flat) -> _Opening | None:
+    """Where the model's first message lies, if there is one."""
+    first = next((at for at, link in enumerate(flat.links) if link.role == "assistant"), None)
+    if first is None:
+        return None
+    message = flat.links[first].message
+    return _Opening(first, sum(1 for link in flat.links if link.message <= message))
 
 
 def _common(left: list[Digest], right: list[Digest]) -> int:

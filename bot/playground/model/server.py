@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from aiohttp import ClientConnectionResetError, web
 
-from bot.playground.model.chain import Binding, Signer, canonical
+from bot.playground.model.chain import Binding, Flat, Signer
 from bot.playground.model.frames import CHARS_PER_TOKEN, Stream, event, new_id, stream_of
 from bot.playground.model.memory import Memory
 from bot.playground.model.reply import Cut, ErrorEvent, Fault, Hold, HttpError, Insert, Reply
@@ -131,18 +131,20 @@ class ScriptedModel:
             await asyncio.shield(self._note())
 
     async def _answer(self, request: web.Request, seen: Seen) -> web.StreamResponse:
-        refusal = self._unauthorised(request) or await self._read(request, seen) or self._refuse(seen.body)
+        refusal = self._unauthorised(request) or await self._read(request, seen) or self._unknown(seen.body)
+        flat = Flat(seen.body)
+        binding = Binding(self._signer, flat)
+        if refusal is None and self._check and (text := self._bad_history(seen.body, flat, binding)) is not None:
+            refusal = _invalid(text)
         await self._note()
         reply = Reply(http=refusal) if refusal else self._next(seen.body)
         await asyncio.sleep(reply.before_s / self.speed)
         if reply.http is not None:
             return _error_response(seen, reply.http)
-        binding = Binding(self._signer, seen.body)
-        binding.check(seen.body["messages"])
-        stream = stream_of(reply, seen.body["model"], self._usage(seen.body), binding)
+        stream = stream_of(reply, seen.body["model"], _usage(seen.body), binding)
         response = await _Sender(self, request, seen, reply, stream).send()
         if seen.finished is True:
-            self._memory.answered(seen.body, stream.content)
+            self._memory.answered(flat, stream.content)
         return response
 
     def _unauthorised(self, request: web.Request) -> HttpError | None:
@@ -164,22 +166,21 @@ class ScriptedModel:
         seen.body = body
         return None
 
-    def _refuse(self, body: dict[str, Any]) -> HttpError | None:
+    def _unknown(self, body: dict[str, Any]) -> HttpError | None:
         for name in REQUIRED:
             if name not in body:
                 return _invalid(f"{name}: Field required")
-        if body["model"] not in self._models:
+        if not isinstance(body["messages"], list):
+            return _invalid("messages: Input should be a valid list")
+        if str(body["model"]) not in self._models:
             return HttpError(404, "not_found_error", f"model: {body['model']}")
-        if self._check and (text := self._bad_history(body)) is not None:
-            return _invalid(text)
         return None
 
-    def _bad_history(self, body: dict[str, Any]) -> str | None:
+    def _bad_history(self, body: dict[str, Any], flat: Flat, binding: Binding) -> str | None:
         """The API's text for a conversation that can't be sent; what is found is a violation, too."""
-        unsigned = Binding(self._signer, body).check(body["messages"]) if isinstance(body["messages"], list) else {}
         known = {"tools": [], **body}
-        found = problems(known, self._profile, verify=lambda _, message, block: unsigned.get((message, block)))
-        text = found[0].problem if found else self._memory.problem(body)
+        found = problems(known, self._profile, verify=lambda _, m, b: binding.bad.get((m, b)))
+        text = found[0].problem if found else self._memory.problem(flat)
         if text is not None:
             self.violations.append(f"{found[0].rule if found else 'law 1'}: {text}")
         return text
@@ -194,21 +195,6 @@ class ScriptedModel:
         text = f"the script has {len(self._script)} replies, and this is request {number + 1}"
         self.violations.append(text)
         return Reply(http=HttpError(500, "api_error", text))
-
-    def _usage(self, body: dict[str, Any]) -> dict[str, int]:
-        """Token counts as with a warm cache: with marks, all but the newest two messages is read from it."""
-        messages = canonical(body["messages"])
-        tokens = (len(messages) + len(canonical([body.get("system"), body.get("tools")]))) // CHARS_PER_TOKEN
-        if b"cache_control" not in messages:
-            return {"input_tokens": tokens, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
-        newest = len(canonical(body["messages"][-2:])) // CHARS_PER_TOKEN
-        written = min(newest, tokens) if len(body["messages"]) > 2 else tokens
-        fresh = min(3, written)
-        return {
-            "input_tokens": fresh,
-            "cache_read_input_tokens": tokens - written,
-            "cache_creation_input_tokens": written - fresh,
-        }
 
 
 class _Sender:
@@ -320,3 +306,18 @@ def _error_response(seen: Seen, error: HttpError) -> web.Response:
     request_id = new_id("req")
     body = {"type": "error", "error": {"type": error.type, "message": error.message}, "request_id": request_id}
     return web.json_response(body, status=error.status, headers={"request-id": request_id, **error.headers})
+
+
+def _usage(body: dict[str, Any]) -> dict[str, int]:
+    """Token counts as with a warm cache: with marks, all but the newest two messages is read from it."""
+    sizes = [len(json.dumps(message)) for message in body["messages"]]
+    tokens = (sum(sizes) + len(json.dumps([body.get("system"), body.get("tools")]))) // CHARS_PER_TOKEN
+    if "cache_control" not in json.dumps(body["messages"][-1:]):
+        return {"input_tokens": tokens, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    written = min(sum(sizes[-2:]) // CHARS_PER_TOKEN, tokens) if len(sizes) > 2 else tokens
+    fresh = min(3, written)
+    return {
+        "input_tokens": fresh,
+        "cache_read_input_tokens": tokens - written,
+        "cache_creation_input_tokens": written - fresh,
+    }
