@@ -15,7 +15,7 @@ A model repeats what logs, alerts and people wrote, so every string that is not 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -124,6 +124,19 @@ def code_span(text: str, *, mrkdwn: bool) -> str:
     return f"`` {inner} ``"
 
 
+def glued(parts: Iterable[str]) -> str:
+    """Parts in a row; a space where a mark at the end of one would change what the next one begins with."""
+    done = ""
+    for part in parts:
+        changed = part[:1] in ("`", "[") and (done[-1:] in ("`", "!") or _ends_with_an_escape(done))
+        done += f" {part}" if changed else part
+    return done
+
+
+def _ends_with_an_escape(text: str) -> bool:
+    return text.endswith("\\") and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
 def code_lines(text: str, *, mrkdwn: bool) -> list[str]:
     """The lines of a code block, with nothing in them that would close it."""
     return code(str(_CODE_MARK.sub("``\u200b", text)), mrkdwn=mrkdwn).split("\n")
@@ -162,7 +175,7 @@ class Prose:
             done.append(self.person(hit[1], hit[2] or ""))
             at = hit.end()
         done += self._plain(text[at:])
-        return "".join(done)
+        return glued(done)
 
     def person(self, user: str, label: str = "") -> str:
         """A mention if the person may be mentioned, else the name as plain text."""
@@ -186,15 +199,16 @@ class Prose:
         for start, end in _log_runs(word):
             done += (self._linked(word[at:start]), code_span(word[start:end], mrkdwn=self.mrkdwn))
             at = end
-        return "".join(done) + self._linked(word[at:])
+        return glued([*done, self._linked(word[at:])])
 
     def _linked(self, word: str) -> str:
-        hit = _ADDRESS.search(word)
-        if hit is None:
-            return escape(word)
-        address = hit[0].rstrip(_AFTER_ADDRESS)
-        end = hit.start() + len(address)
-        return escape(word[: hit.start()]) + self.address(address) + escape(word[end:])
+        done: list[str] = []
+        at = 0
+        for hit in _ADDRESS.finditer(word):
+            address = hit[0].rstrip(_AFTER_ADDRESS)
+            done += (escape(word[at : hit.start()]), self.address(address))
+            at = hit.start() + len(address)
+        return glued([*done, escape(word[at:])])
 
 
 def _log_runs(word: str) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len
 
-from bot.slack.escape import MENTION, Prose, clean, code_lines, code_span, escape, quiet, size, unescape
+from bot.slack.escape import MENTION, Prose, clean, code_lines, code_span, escape, glued, quiet, size, unescape
 
 MAX_CELL_CHARS = 10_000
 MAX_ROWS = 100
@@ -257,10 +257,10 @@ class _Writer:
                     links.append((len(done), token))
                 case "link_close" if links:
                     start, opened = links.pop()
-                    done[start:] = [self._link("".join(done[start:]), opened)]
+                    done[start:] = [self._link(glued(done[start:]), opened)]
                 case _:
                     done.append(self._mark(token, text, linked=bool(links)))
-        return "".join(done)
+        return glued(done)
 
     def _mark(self, token: Token, text: str, *, linked: bool) -> str:
         match token.type:

@@ -9,6 +9,7 @@ import pytest
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from bot.slack.blocks import SlackMessage, answer_messages, plain_messages, summary_messages
 from bot.slack.escape import clean, known_host, quiet, size, unescape
@@ -298,9 +299,11 @@ def test_a_summary_says_that_it_is_no_answer_and_offers_retry() -> None:
 MARKS = st.sampled_from([
     "*", "**", "`", "```", "~~~", "\n", "\n\n", "> ", "- ", "1. ", "# ", "| a | b |\n|---|---|\n", "|", "---", "[x](",
     "](https://example.com)", "    ", "\\", "!", "~~", "_", "<!channel>", "<@U0ANN0001>", "<@U0CEO0001|x>", "@here",
-    "&lt;", ":error:", "https://evil.test/a", "[ref]: x", "<b>", "word", " ", "磁盘", "\u200b", "\ud800", "\x00",
+    "&lt;", ":error:", "https://evil.test/a", "](https://evil.test/)",
+    "[ref]: x", "<b>", "word", " ", "磁盘", "\u200b", "\ud800", "\x00",
 ])
 # fmt: on
+READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 MARKDOWN = st.one_of(st.text(max_size=400), st.lists(st.one_of(MARKS, st.text(max_size=8)), max_size=60).map("".join))
 
 
@@ -316,6 +319,23 @@ def test_any_text_arrives_whole_within_the_limits_and_calls_nobody(markdown: str
         assert_sendable(message, {ANN})
     assert_keeps_every_word(markdown, "\n".join(markdown_of(rich)))
     assert_keeps_every_word(markdown, "".join(message.text for message in flat))
+
+
+@settings(max_examples=200, deadline=None)
+@given(MARKDOWN)
+@example("\\https://evil.test/a")
+@example("`a`:error:`b`")
+@example("](https://example.com)<b>](https://evil.test/)")
+@example("!<https://example.com/a.png>")
+def test_a_reader_of_the_sent_markdown_finds_no_emoji_no_image_and_no_unknown_link(markdown: str) -> None:
+    for sent in markdown_of(answer(markdown, known_hosts={"example.com"})):
+        for token in READER.parse(sent):
+            inner = token.children or []
+            prose = "".join(one.content if one.type.startswith("text") else " " for one in inner)
+            assert not regex.search(r":[\w+'-]*[^\W\d][\w+'-]*:|https?://(?!example\.com)", prose)
+            assert not {"image", "html_inline"} & {one.type for one in inner}
+            links = [str(one.attrGet("href")) for one in inner if one.type == "link_open"]
+            assert all(link.startswith("https://example.com") for link in links)
 
 
 @settings(max_examples=10, deadline=None)
