@@ -14,6 +14,7 @@ from bot.playground.model.plot import Stage
 from bot.playground.model.reading import Conversation, State, Taken, lines_with
 
 HISTORY = "kubernetes_rollout_history"
+EVENTS = "kubernetes_events"
 REVISION = re.compile(r"(?:revision\W{0,3}|^\W*)(\d{1,6})(?![\d:.-])", re.I)
 TICKET = re.compile(r"\b[A-Z]{2,}-\d+\b")
 HOST_VALUE = re.compile(r"(web-\d+)\W[^\n]*?(?<![\w.:-])(\d+(?:\.\d+)?(?:e-?\d+)?)\s*%?\s*(?:$|\n)", re.M)
@@ -46,6 +47,8 @@ class Findings:
     pools: Sequence[str]
     pool_sizes: Sequence[str]
     catalog: Sequence[str]
+    changes: Sequence[str]
+    events: Sequence[str]
 
     @property
     def proven(self) -> bool:
@@ -73,6 +76,8 @@ def find(taken: Sequence[Taken], host: str) -> Findings:
         latency="".join(lines_with([look for look in taken if "quantile" in look.look.key], r"checkout.*\d")),
         pools=lines_with([look for look in taken if "in_use" in look.look.key], r"(checkout|catalog).*\d", most=2),
         pool_sizes=lines_with([look for look in taken if "pool_connections_max" in look.look.key], r"checkout.*\d"),
+        changes=_changes(histories),
+        events=lines_with([look for look in taken if look.look.tool == EVENTS], r"warning|updated|killing", most=4),
         catalog=_catalog(errors, [look for look in taken if "quantile" in look.look.key], histories),
     )
 
@@ -88,6 +93,15 @@ def _change(taken: Sequence[Taken]) -> Change | None:
             found = " ".join(line.split())[:200].strip(" |-*")
             return Change(revision, found, ticket.group() if ticket else "", time.group() if time else "")
     return None
+
+
+def _changes(histories: Sequence[Taken]) -> list[str]:
+    """The newest rollout of each deployment whose history was read."""
+    names = dict.fromkeys(str(look.look.arguments.get("deployment")) for look in histories)
+    found = {
+        name: _change([look for look in histories if look.look.arguments["deployment"] == name]) for name in names
+    }
+    return [f"{name} {quoted(change.line)}" for name, change in found.items() if change]
 
 
 def _catalog(errors: Sequence[Taken], slow: Sequence[Taken], histories: Sequence[Taken]) -> list[str]:
@@ -187,9 +201,9 @@ def _evidence(found: Findings) -> list[str]:
         ("Rollout history", found.change.line if found.change else ""),
         ("Time limits for `/checkout` in `gateway-routes`", ", then ".join(found.limits)),
         ("Gateway log", found.log),
-        ("Time-outs by upstream", found.timeouts),
-        ("Slowest 1 % of checkout", found.latency),
-        *(("Errors", line) for line in found.errors),
+        ("Time-outs per second by upstream", found.timeouts),
+        ("Slowest 1 % of checkout, in seconds", found.latency),
+        *(("5xx per second", line) for line in found.errors),
     ]
     return [f"{name}: {quoted(line)}" for name, line in named if line]
 
@@ -233,6 +247,12 @@ def about(stages: Sequence[Stage], found: Findings) -> list[str]:
         lines.append(f"**Catalog:** {seen}." if seen else "**Catalog:** I found neither errors nor figures for it.")
     if Stage.LATENCY in stages:
         lines.append(f"**Latency:** {quoted(found.latency)}." if found.latency else "**Latency:** no figures.")
+    if Stage.CHANGES in stages:
+        seen = "\n".join(f"- {line}" for line in found.changes)
+        lines.append(f"**The newest rollouts**\n{seen}" if seen else "**Rollouts:** I could read none.")
+    if Stage.EVENTS in stages:
+        seen = "\n".join(f"- {quoted(line)}" for line in found.events)
+        lines.append(f"**Events that stand out**\n{seen}" if seen else "**Events:** none that stand out.")
     if Stage.OVERVIEW in stages and Stage.GATEWAY not in stages:
         seen = "; ".join(quoted(line) for line in found.errors)
         lines.append(f"**Errors now:** {seen}." if seen else "**Errors now:** no 5xx that I can see.")

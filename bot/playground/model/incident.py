@@ -135,7 +135,7 @@ def _answer(plan: Sequence[Stage], directions: Sequence[Direction], host: str, c
     parts: list[str] = []
     if alert := alert_in(conversation.now.words):
         parts.append(f"About the alert “{alert}”:")
-    if set(plan) & {*CAUSE, Stage.HOST, Stage.CHANGES}:
+    if set(plan) & {*CAUSE, Stage.HOST}:
         parts.append(conclusion(found, host, chinese=conversation.chinese))
     parts += about(plan, found)
     if not plan:
