@@ -1,0 +1,77 @@
+"""Takes secrets out of text before anybody keeps it: logs, the model, cards, the audit.
+
+One table of patterns, each with what stands in its place; what it leaves (the scheme, the name of the field) still
+lets people and the model see that something was there. Redacting is idempotent, and works on whole text only: a
+secret that is split over two pieces must be joined first. Rather one word too many than one secret: a short piece of
+a token is taken for a token.
+"""
+
+from __future__ import annotations
+
+import re
+
+_EDGE = r"(?<![A-Za-z0-9])"
+
+PATTERNS: tuple[tuple[str, str], ...] = (
+    (
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)",
+        "[redacted private key]",
+    ),
+    (_EDGE + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9][A-Za-z0-9-]*", "[redacted Slack token]"),
+    (_EDGE + r"xapp-[A-Za-z0-9][A-Za-z0-9-]*", "[redacted Slack token]"),
+    (r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[\w/-]+", r"\1[redacted]"),
+    (r"([?&](?:ticket|app_id)=)[0-9a-fA-F-]{16,}", r"\1[redacted]"),
+    (_EDGE + r"sk-(?:ant-[A-Za-z0-9]|[A-Za-z0-9]{20})[\w-]*", "[redacted API key]"),
+    (_EDGE + r"(?:AKIA|ASIA|AGPA|AIDA|AROA)[0-9A-Z]{16}(?![0-9A-Za-z])", "[redacted AWS key]"),
+    (_EDGE + r"(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9][\w-]*", "[redacted Git token]"),
+    (_EDGE + r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){0,2}", "[redacted JWT]"),
+    (
+        r"((?i:authorization)[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?i:bearer|basic|token|digest|apikey) +)"
+        r"(?!\[redacted)[^\s\"',\[]{3,}",
+        r"\1[redacted]",
+    ),
+    (
+        _EDGE + r"((?i:bearer|basic|authorization[\"']?[:=]) *)"
+        r"(?=[^\s\"',]{0,99}(?:[a-z][A-Z]|[0-9]|=))[A-Za-z0-9+/._~-]{8,}=*",
+        r"\1[redacted]",
+    ),
+    (r"(://[^\s/:@]{0,100}:)(?!\[redacted)[^\s/@]{1,200}(?=@)", r"\1[redacted]"),
+    (
+        r"((?i:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|(?:auth|access|refresh|id)[_-]?token)"
+        r"[\"']?\s{0,9}(?:=\s{0,9}[\"']?|:\s{0,9}[\"']|:\s{0,9}(?=[^\s\"',;&]{0,99}[0-9])))(?!\[redacted)[^\s\"',;&\[]{6,}",
+        r"\1[redacted]",
+    ),
+)
+
+_RULES = tuple((re.compile(pattern, re.DOTALL), instead) for pattern, instead in PATTERNS)
+_IS_SECRET = re.compile(r"\bkind\\*[\"']?\s*:\s*\\*[\"']?Secret\b")
+_JSON_DATA = re.compile(r"(\\*\"(?:data|stringData)\\*\"\s*:\s*)\{[^{}]*\}")
+_YAML_DATA = re.compile(r"^(\s*(?:- +)?)(?:data|stringData):\s*(\{.*\})?\s*$")
+_YAML_KEY = re.compile(r"^(\s*[\w.-]+:)\s")
+
+
+def redact(text: str) -> str:
+    """`text` without the secrets that can be recognised by their shape."""
+    if _IS_SECRET.search(text):
+        text = _without_secret_data(text)
+    for pattern, instead in _RULES:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _without_secret_data(text: str) -> str:
+    """The data of Kubernetes secrets is only encoded, so no pattern can know it: what stands under `data` goes."""
+    text = _JSON_DATA.sub(r"\1{[redacted]}", text)
+    kept: list[str] = []
+    inside: int | None = None
+    for line in text.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        if inside is not None and (not line.strip() or indent > inside):
+            key = _YAML_KEY.match(f"{line} ")
+            if key is not None:
+                kept.append(f"{key[1]} [redacted]")
+            continue
+        opened = _YAML_DATA.match(line)
+        inside = len(opened[1]) if opened is not None and opened[2] is None else None
+        kept.append(line if opened is None or opened[2] is None else f"{line[: opened.start(2)]}[redacted]")
+    return "\n".join(kept)
