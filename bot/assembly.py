@@ -117,7 +117,8 @@ class Assembly:
             raise ModelStreamBroken("The model's stream ended without a stop reason.")
         broken: set[str] = set()
         content = [_close(self._blocks[index], broken) for index in sorted(self._blocks)]
-        usage = Usage(*(self._usage[name] for name in USAGE_FIELDS))
+        read, written, cached, stored = (self._usage[name] for name in USAGE_FIELDS)
+        usage = Usage(read, written, cached, stored)
         return ModelAnswer(content, self._stop_reason, usage, self._model, frozenset(broken))
 
     def _message_start(self, event: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ class LateModel:
         """Begin loading now. Calling it again does nothing."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+            self._loading.add_done_callback(_seen)
 
     async def ready(self) -> Model:
         """The loaded model; raises what `load` raised. Cancelling the caller does not end the loading."""
@@ -34,3 +35,19 @@ class LateModel:
     async def stream(self, request: ModelRequest, progress: StreamProgress) -> ModelAnswer:
         """As the loaded model does it, once it is there."""
         return await (await self.ready()).stream(request, progress)
+
+    async def close(self) -> None:
+        """Close the loaded model, if it was loaded and can be closed."""
+        if self._loading is None:
+            return
+        await asyncio.wait([self._loading])
+        if not self._loading.cancelled() and self._loading.exception() is None:
+            close = getattr(self._loading.result(), "close", None)
+            if close is not None:
+                await close()
+
+
+def _seen(loading: asyncio.Future[Model]) -> None:
+    """A failure is told by the first request; without one it is nobody's business at the end of the program."""
+    if not loading.cancelled():
+        loading.exception()

@@ -52,6 +52,11 @@ ASK = ModelRequest("m", "", [], [{"role": "user", "content": "hi"}], 10)
 class Says:
     """A model that always says the same."""
 
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
     async def stream(self, request: ModelRequest, progress: StreamProgress) -> ModelAnswer:
         return ModelAnswer([{"type": "text", "text": "hi"}], "end_turn", Usage(), request.model)
 
@@ -95,3 +100,20 @@ async def test_what_goes_wrong_while_loading_is_told_to_every_request() -> None:
     for _ in range(2):
         with pytest.raises(BadInput, match="set the key"):
             await late.stream(ASK, StreamProgress())
+
+
+async def test_closing_a_late_model_closes_the_loaded_one_and_forgives_one_that_never_came() -> None:
+    model = Says()
+    late = LateModel(lambda: model)
+    await late.close()
+    assert not model.closed
+    late.start()
+    await late.close()
+    assert model.closed
+
+    def load() -> Model:
+        raise BadInput("set the key")
+
+    broken = LateModel(load)
+    broken.start()
+    await broken.close()

@@ -7,6 +7,7 @@ from bot.playground.model.reply import (
     MIDDLE,
     Place,
     Reply,
+    Script,
     block,
     broken_call,
     call,
@@ -25,7 +26,7 @@ from bot.playground.model.reply import (
     think,
     usage,
 )
-from bot.playground.model.server import Script, ScriptedModel, Seen
+from bot.playground.model.server import ScriptedModel, Seen
 
 __all__ = [
     "FIRST_BYTE",

@@ -9,7 +9,6 @@ or was cancelled is said, not invented.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bot.playground.model.findings import (
     about,
@@ -22,7 +21,7 @@ from bot.playground.model.findings import (
 )
 from bot.playground.model.plot import FULL, SAYS, Direction, Stage, Ways, Wish, direction, looks_of
 from bot.playground.model.reading import Conversation, Look, State, read
-from bot.playground.model.reply import Reply, call_with, pace, say, think
+from bot.playground.model.reply import Reply, Script, call_with, pace, say, think
 
 BEFORE_S = 0.7
 CHARS_PER_S = 240.0
@@ -32,9 +31,10 @@ MOST_CANCELLED = 2
 """A look that was cut short is taken again, but not for ever."""
 
 
-def incident_script(body: dict[str, Any], number: int) -> Reply:
-    """A `Script` for `ScriptedModel`: the playing SRE's next answer."""
-    return reply_to(read(body)) + pace(BEFORE_S, chars_per_s=CHARS_PER_S, delta_chars=9)
+def incident_script(before_s: float = BEFORE_S, chars_per_s: float = CHARS_PER_S) -> Script:
+    """The script of the playing SRE: `before_s` until it begins to speak, then `chars_per_s`."""
+    rhythm = pace(before_s, chars_per_s=chars_per_s, delta_chars=9)
+    return lambda body, number: reply_to(read(body)) + rhythm
 
 
 def reply_to(conversation: Conversation) -> Reply:
@@ -52,7 +52,7 @@ def reply_to(conversation: Conversation) -> Reply:
 
 def plan_of(directions: Sequence[Direction], conversation: Conversation) -> tuple[Stage, ...]:
     """Where to look, in order: the opening's plan, changed by every later word of the episode."""
-    plan: tuple[Stage, ...] = ()
+    plan: tuple[Stage, ...] = () if directions else FULL
     for at, one in enumerate(directions):
         if at == 0 and conversation.is_first:
             plan = _opening(one)
@@ -107,7 +107,7 @@ def _may_try(states: Sequence[State]) -> bool:
 
 def _step(stage: Stage, looks: Sequence[Look], host: str, conversation: Conversation, *, again: bool) -> Reply:
     thought, words = (text.format(host=host) for text in SAYS[stage])
-    if not conversation.now.taken and (alert := alert_in(conversation.now.words)):
+    if not conversation.now.taken and (alert := alert_in(conversation.told)):
         words = f"This is about the alert “{alert}”. {words}"
     said = " ".join([*_troubles(conversation), "Let me look at that another way." if again else words])
     step = think(thought) + say(said)
@@ -133,7 +133,7 @@ def _answer(plan: Sequence[Stage], directions: Sequence[Direction], host: str, c
     found = find(conversation.taken, host)
     wishes = [one.wish for one in directions if one.wish is not None]
     parts: list[str] = []
-    if alert := alert_in(conversation.now.words):
+    if alert := alert_in(conversation.told):
         parts.append(f"About the alert “{alert}”:")
     if set(plan) & {*CAUSE, Stage.HOST}:
         parts.append(conclusion(found, host, chinese=conversation.chinese))

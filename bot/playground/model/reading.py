@@ -16,6 +16,12 @@ from typing import Any
 OURS = "[Pilothouse"
 """How a user-side text begins that the program wrote, not a person."""
 
+DATA = ("<thread_context>", "[note", "[alert", "[schedule")
+"""How texts begin that were not said to us: they are read, and asked for nothing."""
+
+FRAME = re.compile(r"^(?:</?thread_context>|\[(?:root|reply|alert|schedule|note)\b[^\]\n]*\]).*$", re.M)
+AUTHOR = re.compile(r"^\s*<@\w+>:?\s*")
+
 NOTHING_FOUND = re.compile(
     r"\b(no (data|results?|series|lines?( matches)?|entries|streams?|events|output)|empty result|0 (lines|series))\b",
     re.I,
@@ -58,9 +64,10 @@ class Taken:
 
 @dataclass(slots=True)
 class Episode:
-    """What was said and seen between two answers. `last_batch` are the looks of the newest step."""
+    """What was said and seen between two answers. `data` was not said to us; `last_batch` is the newest step's."""
 
     words: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     last_batch: list[Taken] = field(default_factory=list)
     answer: str | None = None
@@ -91,6 +98,11 @@ class Conversation:
         """Whether somebody wrote Chinese in the running episode."""
         return any(CJK.search(text) for text in self.now.words)
 
+    @property
+    def told(self) -> list[str]:
+        """Everything that was said in the running episode, to us or not."""
+        return [*self.now.data, *self.now.words]
+
 
 def read(body: Mapping[str, Any]) -> Conversation:
     """The conversation that `body` carries."""
@@ -119,8 +131,11 @@ def _hear(episode: Episode, blocks: Sequence[Mapping[str, Any]], calls: Mapping[
     ]
     episode.taken += batch
     episode.last_batch = batch
-    texts = [str(block["text"]) for block in blocks if block["type"] == "text"]
-    episode.words += [text for text in texts if not text.startswith(OURS)]
+    for text in (str(block["text"]) for block in blocks if block["type"] == "text"):
+        if text.startswith(DATA):
+            episode.data.append(FRAME.sub("", text).strip())
+        elif not text.startswith(OURS):
+            episode.words.append(AUTHOR.sub("", text))
 
 
 def _state(block: Mapping[str, Any]) -> State:

@@ -12,7 +12,7 @@ add up. A place in the stream is a number of SSE events already sent (0: before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -138,6 +138,9 @@ class Reply:
 
 
 _PLAIN = Reply()
+
+Script = Callable[[dict[str, Any], int], Reply] | Sequence[Reply]
+"""From the request's body and its number (0 is the first that was accepted) to the reply; or the replies in order."""
 
 
 def say(text: str) -> Reply:

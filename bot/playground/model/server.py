@@ -24,12 +24,9 @@ from aiohttp import ClientConnectionResetError, web
 from bot.playground.model.chain import Binding, Flat, Signer
 from bot.playground.model.frames import CHARS_PER_TOKEN, Stream, event, new_id, stream_of
 from bot.playground.model.memory import Memory
-from bot.playground.model.reply import Cut, ErrorEvent, Fault, Hold, HttpError, Insert, Reply
+from bot.playground.model.reply import Cut, ErrorEvent, Fault, Hold, HttpError, Insert, Reply, Script
 from bot.prices import PRICES
 from core.validator import Profile, problems
-
-Script = Callable[[dict[str, Any], int], Reply] | Sequence[Reply]
-"""From the request's body and its number (0 is the first that was accepted) to the reply; or the replies in order."""
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 REQUIRED = ("model", "max_tokens", "messages")
