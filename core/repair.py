@@ -27,6 +27,7 @@ from core.repair_bytes import writable
 from core.repair_ends import first, last, systems
 from core.repair_lines import Line, NotRepairable, Pass, Repair, Scene, join, write_all
 from core.repair_pairs import pair
+from core.repair_proof import undo
 from core.repair_read import read
 from core.repair_request import marks, size, tools, transcript
 from core.repair_server import server
@@ -99,6 +100,7 @@ PASSES: Final[Sequence[Pass]] = (
     join,
     first,
     join,
+    undo,
     _strip_behind_edits,
     empty,
     systems,
