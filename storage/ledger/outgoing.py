@@ -76,3 +76,25 @@ def row(
         "state": "waiting",
         "created_at": at,
     }
+
+
+UNREACHABLE = (
+    "I ended my work in <#{channel}>: the channel is archived or takes no messages from me, so there is no place to "
+    "show it. Nothing goes on in the background. Invite me where you want to go on, and ask again."
+)
+
+
+def unreachable_row(claimed: Claimed, at: float) -> dict[str, Any]:
+    """What who asked is told directly when the channel of a turn takes no more messages."""
+    return {
+        "session_id": claimed.lease.session,
+        "turn_id": claimed.turn,
+        "kind": "direct",
+        "priority": Priority.ANSWER.value,
+        "dedupe_key": f"direct:{claimed.turn}:unreachable",
+        "channel": claimed.channel,
+        "person": claimed.asked_by,
+        "body": dump({"text": UNREACHABLE.format(channel=claimed.channel)}),
+        "state": "waiting",
+        "created_at": at,
+    }

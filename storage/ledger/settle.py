@@ -16,13 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.control import Mail, StopFact
 from core.errors import IllegalMove
 from core.ledger import Claimed, Settled, Spent
-from core.messages import TurnId, UserId
+from core.messages import SessionId, TurnId, UserId
 from core.settle import Detail, Outcome, Reason, Rows, TurnFacts, reason_of
 from core.settle import rows as settle_rows
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.ledger.common import Ids, Price, Row, begin_turn, book, dump, end, fence, mail_of, one, rows
 from storage.ledger.open import add_entry
-from storage.ledger.outgoing import answer_row
+from storage.ledger.outgoing import answer_row, unreachable_row
 from storage.tables import (
     automation,
     cards,
@@ -60,7 +60,7 @@ async def settle(
     written = settle_rows(TurnFacts(claimed.source, claimed.evidence), outcome)
     await book(tx, claimed.turn, spent, price)
     await _forget_unconsumed(tx, claimed)
-    waiting = await _waiting(tx, claimed)
+    waiting = await waiting_words(tx, claimed.lease.session)
     ended_by = outcome.ended_by or _first_steerer(outcome, waiting)
     final = await _answer(tx, claimed, written, fenced["next_seq"])
     await _settle_row(tx, claimed, replace(outcome, ended_by=ended_by), written, final, at)
@@ -105,12 +105,13 @@ async def _forget_unconsumed(tx: AsyncConnection, claimed: Claimed) -> None:
     )
 
 
-async def _waiting(tx: AsyncConnection, claimed: Claimed) -> Sequence[Row]:
+async def waiting_words(tx: AsyncConnection, session: SessionId) -> Sequence[Row]:
+    """The words of a session that ask for a turn and have none, oldest first."""
     return await rows(
         tx,
         select(messages)
         .where(
-            messages.c.session_id == claimed.lease.session,
+            messages.c.session_id == session,
             messages.c.state == "waiting",
             messages.c.disposition.in_(["start", "steer", "queue"]),
         )
@@ -185,6 +186,7 @@ async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, at: float)
     if written.reason is Reason.FAILED and written.detail is Detail.CHANNEL_ARCHIVED:
         released = {"state": "released", "released_at": at, "error": "channel_archived"}
         await tx.execute(update(cards).where(cards.c.turn_id == claimed.turn).values(released))
+        await tx.execute(insert(outbox).values(unreachable_row(claimed, at)))
 
 
 async def _next_turn(
@@ -197,15 +199,10 @@ async def _next_turn(
     at: float,
     quiet_s: float,
 ) -> TurnId | None:
-    """People's steers first, all of them; then their queued words, as one turn; then one alert or report."""
-    words = [word for word in waiting if _asked(word)]
-    steered = bool(words)
-    if not words and outcome.detail is not Detail.OUTCOME_UNKNOWN:
-        queued = [word for word in waiting if word["disposition"] == "queue"]
-        people = [word for word in queued if word["source"] not in MACHINES]
-        words = people or queued[:1]
+    words = next_words(waiting, queued=outcome.detail is not Detail.OUTCOME_UNKNOWN)
     if not words:
         return None
+    steered = _asked(words[0])
     session = {"id": claimed.lease.session, "channel": claimed.channel, "thread_ts": claimed.thread_ts}
     newest = max(float(word["arrived_at"]) for word in words)
     return await begin_turn(
@@ -217,3 +214,14 @@ async def _next_turn(
         start_after=max(at, newest + quiet_s) if steered else at,
         predecessor=turn["id"] if outcome.reason is Reason.STEERED else None,
     )
+
+
+def next_words(waiting: Sequence[Row], *, queued: bool) -> Sequence[Row]:
+    """People's steers first, all of them; then, if `queued`, their queued words, as one turn; then one alert or
+    report."""
+    asked = [word for word in waiting if _asked(word)]
+    if asked or not queued:
+        return asked
+    behind = [word for word in waiting if word["disposition"] == "queue"]
+    people = [word for word in behind if word["source"] not in MACHINES]
+    return people or behind[:1]
