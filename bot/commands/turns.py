@@ -1,0 +1,153 @@
+"""`pilothouse turns`: what the ledger says about turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bot.commands.output import AsJson, clock, complain, moment, printable, shorten, write, write_json
+from bot.commands.place import Config, Data, read
+from bot.commands.tables import write_table
+from bot.commands.timeline import Event, timeline
+from core.card_words import ENDINGS, ended_at
+from core.turn import TurnState
+from storage.reports import Row, find_turn, list_turns, paused, turn_story
+
+app = typer.Typer(help="What the ledger says about turns.")
+
+NEWEST = 1000
+COLUMNS = ("turn", "started", "channel", "thread", "state", "outcome", "stamp", "card", "steps", "cost", "asked")
+
+
+@app.command(name="list")
+def list_(
+    channel: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only of this channel.", show_default=False)
+    ] = None,
+    state: Annotated[TurnState | None, typer.Option(help="Only in this state.", show_default=False)] = None,
+    newest: Annotated[int, typer.Option(min=1, help="How many, the newest ones.")] = NEWEST,
+    data: Data = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List turns, the newest last."""
+
+    async def ask(tx: AsyncConnection) -> tuple[list[Row], Row | None]:
+        wanted = None if state is None else state.value
+        return await list_turns(tx, channel=channel, state=wanted, newest=newest + 1), await paused(tx)
+
+    found, by = read(data, config, ask)
+    more, found = len(found) > newest, found[-newest:]
+    if as_json:
+        write_json(found)
+    elif found:
+        write_table(COLUMNS, [_line(turn) for turn in found])
+    else:
+        write("No turns.\n")
+    if more:
+        complain(f"There are more; these are the {newest} newest (see --newest).")
+    if by is not None:
+        complain(f"Paused by {by['changed_by']} since {moment(by['changed_at'])} UTC: no new turn starts.")
+
+
+def _line(turn: Row) -> list[object]:
+    outcome = turn["reason"] + (f" ({turn['detail']})" if turn["detail"] else "") if turn["reason"] else ""
+    return [
+        turn["id"],
+        moment(turn["created_at"]),
+        turn["channel"],
+        turn["thread_ts"],
+        turn["state"],
+        outcome,
+        turn["stamp"],
+        turn["card_state"],
+        turn["steps"],
+        f"${turn['cost_usd']:.4f}",
+        f"@{turn['asked_by']} {shorten(turn['asked_text'], 60)}",
+    ]
+
+
+@app.command()
+def show(
+    turn: Annotated[str, typer.Argument(metavar="ID", help="The turn's id, or enough of its beginning.")],
+    data: Data = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show everything that happened in one turn, in order."""
+
+    async def ask(tx: AsyncConnection) -> Row:
+        return await turn_story(tx, await find_turn(tx, turn))
+
+    story = read(data, config, ask)
+    events = timeline(story)
+    if as_json:
+        lines = [{"at": event.at, "what": event.what, "words": event.words} for event in events]
+        write_json({**story, "timeline": lines})
+    else:
+        write("\n".join([*_head(story), "", *_body(events), "", *_foot(story)]) + "\n")
+
+
+def _head(story: Mapping[str, Any]) -> list[str]:
+    turn = story["turn"]
+    lines = [
+        f"Turn {turn['id']}  ({turn['source']} in {turn['channel']}, thread {turn['thread_ts']})",
+        f"Asked    @{turn['asked_by']}: {shorten(turn['asked_text'], 200)}",
+        f"State    {turn['state']}: {_state(story)}",
+        f"Card     {_card(story['card'])}",
+    ]
+    if turn["successor_id"]:
+        lines.append(f"Next     {turn['successor_id']} goes on from here")
+    return [printable(line) if index else line for index, line in enumerate(lines)]
+
+
+def _state(story: Mapping[str, Any]) -> str:
+    turn, settle = story["turn"], story["settle"]
+    if settle is not None:
+        ending = ENDINGS[(settle["reason"], settle["detail"] or "")]
+        by = f"@{settle['ended_by']}" if settle["ended_by"] else "an operator"
+        return f"{settle['reason']}. {ending.happened.format(by=by, at=ended_at(settle['step']))}"
+    if turn["state"] == "running":
+        left = (turn["lease_until"] or 0.0) - turn["now"]
+        held = f"the lease has {left:.0f} s left" if left > 0 else "the lease has run out: another worker may take it"
+        return f"on {turn['lease_owner']}, {held}" if turn["lease_owner"] else "on no worker: it is to be taken"
+    if turn["state"] == "waiting":
+        return f"may start {max(0.0, turn['start_after'] - turn['now']):.1f} s from now"
+    return "waits for a decision, a timer or a job"
+
+
+def _card(card: Mapping[str, Any] | None) -> str:
+    if card is None:
+        return "none"
+    where = f", message {card['message_ts']}" if card["message_ts"] else ", not posted"
+    return f"{card['state']}{where}" + (f", last error {card['error']}" if card["error"] else "")
+
+
+def _body(events: list[Event]) -> list[str]:
+    if not events:
+        return []
+    began = events[0].at
+    day = moment(began)[:10]
+    width = max(len(event.what) for event in events)
+    lines = [
+        f"{clock(event.at)} {event.at - began:+10.3f} s  {event.what:<{width}}  {printable(event.words)}"
+        for event in events
+    ]
+    return [f"{day}, UTC, and seconds since the first line:", *lines]
+
+
+def _foot(story: Mapping[str, Any]) -> list[str]:
+    costs = story["costs"]
+    if not costs:
+        return ["Cost     nothing booked yet"]
+    dollars = sum(row["usd"] for row in costs)
+    guessed = sum(1 for row in costs if row["estimated"])
+    tokens = (
+        f"{sum(row['input_tokens'] for row in costs)} tokens in, {sum(row['output_tokens'] for row in costs)} out, "
+        f"{sum(row['cache_read_tokens'] for row in costs)} read from cache"
+    )
+    estimated = f", {guessed} of them dropped and estimated" if guessed else ""
+    return [f"Cost     ${dollars:.4f} for {len(costs)} model requests{estimated}: {tokens}"]
