@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from core.fake_signer import signer_of
 from core.messages import Block
 from core.repair_blocks import empty, errors_hold_text, pictures, place, unusable
 from core.repair_bytes import writable
@@ -135,6 +136,8 @@ def suture(
     that a person said is left, and when the validator refuses the outcome.
     """
     request = _request_of(request_or_messages)
+    signer = signer_of(request)
+    verify = verify or (signer.verify if signer is not None else None)
     scene = Scene(request, profile, known or {}, _running(request, in_flight), verify)
     valid = not problems(request, profile, verify=verify)
     if valid and not without_thinking and not _has_news(scene):
@@ -166,6 +169,8 @@ def _without_thinking(lines: list[Line], scene: Scene) -> list[Line]:
 def _request_of(given: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
     request: Mapping[str, Any] = given if isinstance(given, Mapping) else {"messages": list(given)}
     messages = request.get("messages")
+    if isinstance(messages, tuple):
+        return _request_of({**request, "messages": list(messages)})
     if not isinstance(messages, list) or not messages:
         raise NotRepairable("The history holds no messages: there is nothing to answer.")
     return request

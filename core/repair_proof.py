@@ -10,7 +10,7 @@ should have gone: into the next message of the user's side.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from core.messages import Block
 from core.repair_answers import result_as_text
@@ -25,25 +25,29 @@ def undo(lines: list[Line], scene: Scene) -> list[Line]:
     """R48: the lines with every provable edit of the past taken back, from the front."""
     if scene.verify is None:
         return lines
-    for at, line in enumerate(lines):
-        for index, block in enumerate(line.blocks):
-            if block["type"] in THINKING and not _fits(lines, at, index, scene):
-                lines = _first_fitting(lines, at, index, scene)
+    request = _request(lines, scene)
+    for at in range(len(lines)):
+        for index, block in enumerate(lines[at].blocks):
+            if block["type"] in THINKING and scene.verify(request, at, index) is not None:
+                guess = _first_fitting(lines, at, index, scene)
+                if guess is None:
+                    return lines
+                lines, request = guess, _request(guess, scene)
     return lines
 
 
-def _fits(lines: list[Line], at: int, index: int, scene: Scene) -> bool:
+def _request(lines: list[Line], scene: Scene) -> dict[str, Any]:
+    return {**scene.request, **scene.changes, "messages": write_all(lines)}
+
+
+def _first_fitting(lines: list[Line], at: int, index: int, scene: Scene) -> list[Line] | None:
+    """None when no guess fits: then nothing behind this block can be saved either."""
     assert scene.verify is not None
-    request = {**scene.request, **scene.changes, "messages": write_all(lines)}
-    return scene.verify(request, at, index) is None
-
-
-def _first_fitting(lines: list[Line], at: int, index: int, scene: Scene) -> list[Line]:
     for guess in _guesses(lines, at):
-        if _fits(guess, at, index, scene):
+        if scene.verify(_request(guess, scene), at, index) is None:
             scene.note("R48", lines[at - 1].path, "what was changed here after it had been sent was put back")
             return guess
-    return lines
+    return None
 
 
 def _guesses(lines: list[Line], at: int) -> Iterator[list[Line]]:

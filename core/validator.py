@@ -9,6 +9,7 @@ Beside the fields of the API a request may carry what its receiver can do:
     allow_system   true when the model takes system messages in the middle (R80)
     prefill        true when the last message may be the assistant's (R04 becomes R05)
     limits         smaller sizes than the API's (`core.validator_rules.Limits`)
+    signatures     {"model": name} when the receiver checks the signatures of `core.fake_signer`
 
 An absent tool list is one that is not known, and not checked; an empty one is empty (R51). Everything is
 linear in the size of the request.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from core.fake_signer import signer_of
 from core.validator_pairs import (
     duplicate_problems,
     first_problems,
@@ -53,13 +55,19 @@ def problems(
     """Every reason for which `request` would be refused, the most telling first; empty when it is valid.
 
     `verify(request, message_index, block_index)` checks the signature of a thinking block and returns the
-    API's error text, or None when it is good.
+    API's error text, or None when it is good; without it only the signatures of `core.fake_signer` can be
+    checked, in a request that asks for it.
     """
     messages = request.get("messages")
+    if isinstance(messages, tuple):
+        messages, request = list(messages), {**request, "messages": list(messages)}
     if not isinstance(messages, list):
         return [Problem("R09", "messages", "messages: Input should be a valid list")]
     if not messages:
         return [Problem("R01", "messages", "messages: at least one message is required")]
+    signer = signer_of(request)
+    if verify is None and signer is not None:
+        verify = signer.verify
     return list(_all_problems(request, messages, profile, verify))
 
 
