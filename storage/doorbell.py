@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -52,9 +53,9 @@ class LocalDoorbell:
 
 
 class RedisDoorbell:
-    """A doorbell between processes, over Redis pub/sub. `clock` gives monotonic seconds."""
+    """A doorbell between processes, over Redis pub/sub. `clock`: monotonic seconds. Leaving its context closes it."""
 
-    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis: Redis = Redis.from_url(
             url,
             retry=Retry(NoBackoff(), 0),
@@ -66,6 +67,12 @@ class RedisDoorbell:
         self._left_alone_until = 0.0
         self._me = secrets.token_hex(8)
         self._here = LocalDoorbell()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def ring(self, session: SessionId) -> None:
         await self._here.ring(session)
