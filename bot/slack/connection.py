@@ -45,11 +45,14 @@ OUR_SOCKETS = 1
 class Slack(Protocol):
     """What this needs of the settings."""
 
-    mode: str
-    bot_token: Any
-    app_token: Any
-    base_url: str
-    proxy: str | None
+    @property
+    def mode(self) -> str: ...
+    @property
+    def app_token(self) -> Any: ...
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def proxy(self) -> str | None: ...
 
 
 @dataclass(slots=True)

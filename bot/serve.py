@@ -1,0 +1,25 @@
+"""`pilothouse serve`: a real workspace. SIGTERM drains: turns are cut at safe points and handed over within 25 s."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from bot.app import build
+from bot.settings import Settings
+
+
+async def _serve(settings: Settings) -> None:
+    async with build(settings) as app:
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, app.stop)
+        await app.run()
+
+
+def run(config: Path | None, data: Path | None) -> int:
+    """Serve until a signal; the exit code. Raises `BadInput`."""
+    settings = Settings.read(config, data)
+    asyncio.run(_serve(settings))
+    return 0
