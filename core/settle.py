@@ -82,25 +82,27 @@ class Outcome:
             raise ValueError("an answer belongs to completed, and completed to an answer")
         if (self.reason is Reason.FAILED) != (self.detail is not None):
             raise ValueError("a detail belongs to failed, and failed to a detail")
+        if self.stamp is not MATRIX[self.reason].stamp:
+            raise ValueError("a stamp belongs to a cut, and each cut has its own")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of the matrix: which ledgers see a turn that ended for this reason."""
+    """One line of the matrix: which ledgers see a turn that ended for this reason, and the stamp if it was cut."""
 
     diagnosis: bool
     automation: Automation | None
-    cut: bool = False
+    stamp: Stamp | None = None
 
 
 MATRIX: Mapping[Reason, Rule] = {
     Reason.COMPLETED: Rule(diagnosis=False, automation=Automation.DONE),
     Reason.EMPTY: Rule(diagnosis=True, automation=Automation.NO_OUTPUT),
-    Reason.STEERED: Rule(diagnosis=False, automation=None, cut=True),
-    Reason.STOPPED_STEP: Rule(diagnosis=False, automation=None, cut=True),
-    Reason.CANCELLED: Rule(diagnosis=False, automation=None, cut=True),
-    Reason.DISPATCHED: Rule(diagnosis=False, automation=None, cut=True),
-    Reason.AWAITING: Rule(diagnosis=False, automation=None, cut=True),
+    Reason.STEERED: Rule(diagnosis=False, automation=None, stamp=Stamp.STEER),
+    Reason.STOPPED_STEP: Rule(diagnosis=False, automation=None, stamp=Stamp.STOP),
+    Reason.CANCELLED: Rule(diagnosis=False, automation=None, stamp=Stamp.STOP),
+    Reason.DISPATCHED: Rule(diagnosis=False, automation=None, stamp=Stamp.DISPATCH),
+    Reason.AWAITING: Rule(diagnosis=False, automation=None, stamp=Stamp.AWAIT),
     Reason.TIMED_OUT: Rule(diagnosis=True, automation=Automation.FAILED),
     Reason.FAILED: Rule(diagnosis=True, automation=Automation.FAILED),
     Reason.ABANDONED: Rule(diagnosis=True, automation=Automation.FAILED),
@@ -153,8 +155,8 @@ def rows(turn: TurnFacts, outcome: Outcome) -> Rows:
     return Rows(
         reason=outcome.reason,
         detail=outcome.detail,
-        attempt_end=AttemptEnd.CUT if rule.cut else AttemptEnd.FINISHED,
-        stamp=outcome.stamp if rule.cut else None,
+        attempt_end=AttemptEnd.FINISHED if outcome.stamp is None else AttemptEnd.CUT,
+        stamp=outcome.stamp,
         answer=outcome.answer,
         post=_post(outcome),
         diagnosis=_diagnosis(outcome) if rule.diagnosis else None,
