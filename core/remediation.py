@@ -53,6 +53,8 @@ ASKS: dict[Rung, str] = {
     Rung.FALLBACK_MODEL: "There is still no answer. Please write it now from what was found so far.",
 }
 
+CUT_OFF = "Your last message was cut off by its length limit. Please write your answer now, in fewer words."
+
 LIMIT_ASKS: dict[EmptyCause, str] = {
     EmptyCause.STEP_LIMIT: "The limit of steps for this turn is reached. Please give your answer now, without tools.",
     EmptyCause.TIME_LIMIT: "The time for this turn is nearly over. Please give your answer now, without tools.",
@@ -62,6 +64,8 @@ LIMIT_ASKS: dict[EmptyCause, str] = {
 def ask(rung: Rung, cause: EmptyCause) -> str:
     """What the ladder says to the model on `rung`, marked as ours."""
     text = LIMIT_ASKS[cause] if rung is Rung.GROUND else ASKS[rung]
+    if rung is Rung.ASK_AGAIN and cause is EmptyCause.MAX_TOKENS:
+        text = CUT_OFF
     return f"[Pilothouse, automatic] {text}"
 
 
@@ -83,11 +87,11 @@ def summary(looked: Sequence[Looked]) -> str:
     """Rung 4: what was looked at and what it returned, in Markdown, without claiming a conclusion."""
     if not looked:
         return (
-            "I have no answer: the model returned nothing, and nothing had been looked at yet. "
+            "I have no answer: the model gave none that is complete, and nothing had been looked at yet. "
             "Nothing was changed. Press *Retry* or ask in other words."
         )
     lines = [
-        "I have no conclusion: the model returned no text, also when it was asked again. "
+        "I have no conclusion: the model gave no complete answer, also when it was asked again. "
         "Nothing below is interpreted; it is what was looked at.",
         "",
         *[_line(call) for call in looked[:MOST_LISTED]],
