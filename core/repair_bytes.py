@@ -53,10 +53,10 @@ def _clean(value: Any, depth: int, *, mark: bool) -> Any:
 def _clean_mapping(value: Mapping[Any, Any], depth: int, *, mark: bool) -> dict[str, Any]:
     cleaned: dict[str, Any] = {}
     for key, each in value.items():
-        name = _clean_text(key if isinstance(key, str) else str(key), mark=mark and depth >= BLOCK_DEPTH)
+        name = _clean_text(key if isinstance(key, str) else str(key), mark=mark and depth > BLOCK_DEPTH)
         while name in cleaned:
             name += "_2"
-        own = mark and not (depth < BLOCK_DEPTH and name in UNMARKED)
+        own = mark and not (depth <= BLOCK_DEPTH and name in UNMARKED)
         cleaned[name] = _clean(each, depth + 1, mark=own)
     return cleaned
 

@@ -262,6 +262,14 @@ def test_values_that_json_lacks_become_marked_text() -> None:
     }
 
 
+def test_ids_and_names_with_unsendable_characters_stay_short_and_together() -> None:
+    history = [ASK, assistant(call("call\x001", "lo\ud800gs")), user(result("call\x001", "ok"))]
+    sutured = suture(history)
+    [block] = sutured.messages[1]["content"]
+    assert (block["id"], block["name"]) == ("call_1", "lo_gs")
+    assert sutured.messages[2]["content"] == [result("call_1", "ok")]
+
+
 def test_untouched_messages_come_out_byte_for_byte() -> None:
     healthy = [ASK, assistant("I look.", call("call_1")), user(result("call_1", "é")), assistant("Done.")]
     sutured = suture([*healthy, user("more"), assistant(call("call_2")), user("hello?")])

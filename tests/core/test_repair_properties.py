@@ -19,7 +19,7 @@ from core.repair import MARK, NotRepairable, Sutured, suture
 from core.validator import Profile, problems
 
 History = list[dict[str, Any]]
-NOT_WORDS = frozenset({"type", "id", "tool_use_id", "name", "role", "media_type", "signature", "data"})
+NOT_WORDS = frozenset({"type", "id", "tool_use_id", "name", "role", "media_type", "signature", "data", "ttl"})
 QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
