@@ -32,6 +32,7 @@ _LONGEST_LABEL = 500
 _LANGUAGE = regex.compile(r"[A-Za-z0-9+#.-]{1,20}")
 _WORD = regex.compile(r"[^\W_]+")
 _STARTS_A_BLOCK = regex.compile(r"(?:(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~|=+\s*$|-+\s*$|\|)")
+_DEFINES = regex.compile(r"\[(?:[^\[\]\\]|\\.)++\]:", regex.DOTALL)
 _EXPANDING = frozenset({"heading", "hr", "table", "fence", "code_block", "blockquote"})
 
 
@@ -197,7 +198,10 @@ class _Writer:
         return lines
 
     def _paragraph(self, node: SyntaxTreeNode) -> list[str]:
-        first, *others = self._inline(node).split("\n")
+        text = self._inline(node)
+        if self._dialect.escapes and _DEFINES.match(text):
+            text = f"\\{text}"
+        first, *others = text.split("\n")
         return [first, *(self._not_a_block(line) for line in others)]
 
     def _not_a_block(self, line: str) -> str:
@@ -297,7 +301,7 @@ class _Writer:
 
 
 def _joined(tokens: Sequence[Token], *, as_written: bool) -> list[tuple[Token, str]]:
-    """The tokens, with text and escaped characters in one; a backtick that opens nothing must not open anything."""
+    """The tokens, with text and escaped characters in one; what was no code and no link must not become one."""
     joined: list[tuple[Token, str]] = []
     for token in tokens:
         if token.type not in ("text", "text_special"):
@@ -309,7 +313,7 @@ def _joined(tokens: Sequence[Token], *, as_written: bool) -> list[tuple[Token, s
             joined[-1] = (joined[-1][0], joined[-1][1] + text)
         else:
             joined.append((token, text))
-    return joined
+    return [(token, text.replace("](", "] (")) for token, text in joined]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -128,7 +128,7 @@ LINKS = [
     ("[a](https://notexample.com/)", "a (`https://notexample.com/`)"),
     ("![chart](https://evil.test/a.png)", "chart (`https://evil.test/a.png`)"),
     ("![chart](https://example.com/a.png)", "[chart](https://example.com/a.png)"),
-    ("[a](javascript:alert)", "[a](javascript:alert)"),
+    ("[a](javascript:alert)", "[a] (javascript:alert)"),
     ("evil.test/steal?q=1", "`evil.test/steal?q=1`"),
 ]
 
@@ -326,6 +326,8 @@ def test_any_text_arrives_whole_within_the_limits_and_calls_nobody(markdown: str
 @example("\\https://evil.test/a")
 @example("`a`:error:`b`")
 @example("](https://example.com)<b>](https://evil.test/)")
+@example("[000]:0\n[000]")
+@example("[[]()]()")
 @example("!<https://example.com/a.png>")
 def test_a_reader_of_the_sent_markdown_finds_no_emoji_no_image_and_no_unknown_link(markdown: str) -> None:
     for sent in markdown_of(answer(markdown, known_hosts={"example.com"})):
