@@ -29,10 +29,11 @@ from bot.prices import cost_usd
 from bot.prompt import SYSTEM
 from bot.settings import Settings
 from bot.slack.blocks import RunningTurn
-from bot.slack.connection import Connection, preflight
+from bot.slack.connection import Connection, preflight, proxy_for
 from bot.slack.deliveries import Deliveries
 from bot.slack.events import Events
 from bot.slack.items import Items
+from bot.slack.pace import Pace
 from bot.slack.people import People
 from bot.slack.reader import SlackReader
 from bot.slack.reading import Listening
@@ -41,7 +42,7 @@ from bot.slack.writer import Writer
 from bot.telemetry import Telemetry
 from bot.toolbox import open_tools
 from core.agent_loop import Means
-from core.gateway import Gateway
+from core.gateway import CallResult, Gateway
 from core.ledger import Claimed, Frozen, Settled
 from core.limits import Limits
 from core.messages import ChannelId, SessionId, TurnId, UserId
@@ -101,6 +102,16 @@ class App:
             await asyncio.gather(worker, writer, stopped, return_exceptions=True)
 
 
+class LoopClock:
+    """`core.ports.Clock` over the running event loop."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
 def worker_name() -> str:
     """Who this worker is, unique among all that ever ran: host, process, and a little chance."""
     return f"{socket.gethostname()[:40]}-{os.getpid()}-{new_id('w')[-5:]}"
@@ -117,8 +128,12 @@ async def build(
     world_now: Callable[[], float] = time.time,
     now: Callable[[], float] = time.monotonic,
     jitter: Callable[[], float] = random.random,
+    pace: Pace | None = None,
 ) -> AsyncIterator[App]:
-    """Everything, connected. Raises `BadInput` with one sentence for whatever an operator has to mend."""
+    """Everything, connected. Raises `BadInput` with one sentence for whatever an operator has to mend.
+
+    `pace` stands in for Slack's limits.
+    """
     async with AsyncExitStack() as stack:
         name = name or worker_name()
         telemetry = Telemetry()
@@ -135,9 +150,9 @@ async def build(
             token=settings.slack.bot_token.get_secret_value(),
             base_url=settings.slack.base_url,
             session=slack_http,
-            proxy=settings.slack.proxy,
             retry_handlers=[],
         )
+        client.proxy = proxy_for(settings.slack.base_url, settings.slack.proxy)
         me = await preflight(client, settings.slack)
         channels = settings.channels_config(limits)
         limits = limits or channels.limits("")
@@ -157,11 +172,21 @@ async def build(
             writer.changed()
 
         mailbox = Mailbox(db, doorbell, new_id, channels.policy, changed)
-        ledger = SqlLedger(db, doorbell, limits, worker=name, ids=new_id, price=cost_usd, changed=changed)
+        ledger = SqlLedger(
+            db,
+            doorbell,
+            limits,
+            worker=name,
+            ids=new_id,
+            price=cost_usd,
+            changed=changed,
+            closed=lambda claimed, step, results: _closed(telemetry, claimed, step, results),
+            stitched=telemetry.stitch,
+        )
         deliveries = Deliveries(
             db, Sender(client, telemetry.slack_call), items, channels.limits, mailbox.channel_archived
         )
-        writer = Writer(db, deliveries, name=name, team=me.team_id, now=now)
+        writer = Writer(db, deliveries, name=name, team=me.team_id, now=now, pace=pace)
         means = Means(
             model=chosen,
             gateway=gateway,
@@ -207,8 +232,9 @@ async def build(
             heard=telemetry.event,
         ).register(bolt)
         connection = Connection(bolt, settings.slack, now)
-        app = App(settings, db, mailbox, ledger, worker, writer, connection, telemetry, limits)
-        yield app
+        watch = asyncio.ensure_future(telemetry.watch_loop(LoopClock()))
+        stack.callback(watch.cancel)
+        yield App(settings, db, mailbox, ledger, worker, writer, connection, telemetry, limits)
 
 
 async def _doorbell(settings: Settings, stack: AsyncExitStack) -> Doorbell:
@@ -243,6 +269,22 @@ def _settled(telemetry: Telemetry, claimed: Claimed, settled: Settled) -> None:
         steps=claimed.steps,
         next_turn=settled.next_turn,
     )
+
+
+def _closed(telemetry: Telemetry, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
+    """One structured line for each call that ended."""
+    for result in results:
+        telemetry.tool_call(result.call.tool, result.status.value)
+        log.info(
+            "tool_call",
+            trace_id=claimed.turn,
+            step_index=step,
+            tool=result.call.tool,
+            input_summary=result.call.summary,
+            output_summary=" ".join(result.text.split())[:200],
+            status=result.status.value,
+            duration_ms=round(result.duration_s * 1000, 1),
+        )
 
 
 def _fault(claimed: Claimed, error: BaseException) -> None:

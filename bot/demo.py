@@ -24,6 +24,7 @@ from bot.playground.model import Script, ScriptedModel, incident_script
 from bot.playground.slack import LocalSlack, Workspace
 from bot.playground.world import World
 from bot.settings import ChannelPart, Settings, demo_settings
+from bot.telemetry import configure_logging
 from core.errors import BadInput
 from core.limits import Limits
 from core.ports import Tool
@@ -32,6 +33,7 @@ from storage.reports import ledger_panel
 
 DEFAULT_PORT = 8765
 DEFAULT_DATA = Path(".pilothouse/demo")
+LOG = "log.jsonl"
 SLOW_LOGS_S = 8.0
 ON_CALL = frozenset({"U0ONCALL"})
 HIGHEST_PORT = 65_535
@@ -121,6 +123,7 @@ def _greet(made: Town, data: Path, took_s: float) -> None:
         if made.model is None
         else ("a scripted model (set ANTHROPIC_API_KEY to let the real one play)")
     )
+    pilothouse = "pilothouse" if shutil.which("pilothouse") else ".venv/bin/pilothouse"
     _say(
         f"""
 Pilothouse demo: a local Slack, one incident, {who}.
@@ -129,7 +132,7 @@ Pilothouse demo: a local Slack, one incident, {who}.
   Try      @Pilothouse checkout answers 5xx since 14:05, what is going on?
            reply in its thread: don't look at that host, it's the gateway
            press Stop on its card, or write: stop, wrong cluster
-  Explain  pilothouse turns list --data {data}
+  Explain  {pilothouse} turns list --data {data}       (the log: {data / LOG})
   End      Ctrl-C
 
 Ready after {took_s:.1f} s."""
@@ -150,5 +153,9 @@ def run(port: int, data: Path | None, speed: float, browser: bool) -> int:
     if data is None:
         shutil.rmtree(DEFAULT_DATA, ignore_errors=True)
     _say("Starting: a local Slack, a world with one incident, and the real Pilothouse between them ...")
-    asyncio.run(_demo(port, data or DEFAULT_DATA, speed, browser))
+    place = data or DEFAULT_DATA
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (place / LOG).open("a", encoding="utf-8") as log:
+        configure_logging(log)
+        asyncio.run(_demo(port, place, speed, browser))
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bot.app import build
 from bot.settings import Settings
+from bot.telemetry import configure_logging
 
 
 async def _serve(settings: Settings) -> None:
@@ -21,5 +22,7 @@ async def _serve(settings: Settings) -> None:
 def run(config: Path | None, data: Path | None) -> int:
     """Serve until a signal; the exit code. Raises `BadInput`."""
     settings = Settings.read(config, data)
+    settings.check_complete()
+    configure_logging()
     asyncio.run(_serve(settings))
     return 0

@@ -13,9 +13,11 @@ import email.utils
 import json
 import random
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
@@ -51,8 +53,16 @@ class Slack(Protocol):
     def app_token(self) -> Any: ...
     @property
     def base_url(self) -> str: ...
-    @property
-    def proxy(self) -> str | None: ...
+
+
+def proxy_for(address: str, configured: str | None) -> str | None:
+    """The proxy for `address`: the configured one, else the environment's unless NO_PROXY names the host."""
+    if configured:
+        return configured
+    parts = urlsplit(address)
+    if urllib.request.proxy_bypass_environment(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies_environment().get(parts.scheme)
 
 
 @dataclass(slots=True)
@@ -83,7 +93,7 @@ async def _auth_test(client: AsyncWebClient, slack: Slack) -> Me:
     try:
         response = await client.auth_test()
     except Exception as error:
-        proxy = f" through the proxy {slack.proxy}" if slack.proxy else ""
+        proxy = f" through the proxy {client.proxy}" if client.proxy else ""
         reason = read_failure(error).error
         if isinstance(error, SlackApiError):
             raise BadInput(
@@ -147,7 +157,7 @@ class Connection:
             web_client=self._app.client,
             ping_interval=10,
         )
-        client.proxy = self._slack.proxy
+        client.proxy = self._app.client.proxy
         client.socket_mode_request_listeners.append(self._envelope)
         client.on_message_listeners.append(self._message)
         self._client = client

@@ -48,6 +48,8 @@ class SqlLedger:
         ids: Ids,
         price: Price,
         changed: Callable[[], None] = lambda: None,
+        closed: Callable[[Claimed, int, Sequence[CallResult]], None] = lambda _claimed, _step, _results: None,
+        stitched: Callable[[str], None] = lambda _rule: None,
     ) -> None:
         self._db = db
         self._doorbell = doorbell
@@ -56,6 +58,8 @@ class SqlLedger:
         self._ids = ids
         self._price = price
         self._changed = changed
+        self._closed = closed
+        self._stitched = stitched
 
     async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         result = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
@@ -106,7 +110,9 @@ class SqlLedger:
         results: Sequence[CallResult],
         probe: Callable[[int], Stamp | None],
     ) -> Closed:
-        return await self._write(lambda tx: closing.close(tx, claimed, step, results, probe))
+        closed = await self._write(lambda tx: closing.close(tx, claimed, step, results, probe))
+        self._closed(claimed, step, results)
+        return closed
 
     async def drop(self, claimed: Claimed, stamp: Stamp, spent: Sequence[Spent]) -> Closed:
         return await self._write(lambda tx: closing.drop(tx, claimed, stamp, spent, self._price))
@@ -140,6 +146,8 @@ class SqlLedger:
                 await tx.execute(insert_ignore(repairs, self._db.dialect).values(**values, created_at=now()))
 
         await self._write(work)
+        for stitch in stitches:
+            self._stitched(stitch.rule)
 
     async def history(self, session: SessionId) -> list[dict[str, Any]]:
         async with self._db.reading() as tx:

@@ -169,7 +169,7 @@ class Workspace:
     enterprise_id: str | None = None
     bot_user_id: str = "U0PILOT"
     bot_name: str = "pilot"
-    bot_real_name: str = "Pilot"
+    bot_real_name: str = "Pilothouse"
     bot_id: str = "B0PILOT"
     app_id: str = "A0PILOT"
     people: list[Person] = field(default_factory=default_people)
