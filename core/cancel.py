@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from typing import Any
 
 
 class Cancel(StrEnum):
@@ -59,3 +60,21 @@ class CancelToken:
         if self.reason is None:
             raise AssertionError("a token that is set has a reason")
         return self.reason
+
+
+LETTING_GO_S = 1.0
+"""How long cancelled work may take to end. What ignores its cancellation is left behind, not waited for."""
+
+
+async def let_go(task: asyncio.Task[Any]) -> None:
+    """Cancel `task` and wait for its end, but not for ever; its late error, if any, is nobody's any more."""
+    if task.done():
+        return
+    task.cancel()
+    task.add_done_callback(_hear)
+    await asyncio.wait({task}, timeout=LETTING_GO_S)
+
+
+def _hear(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

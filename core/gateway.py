@@ -3,21 +3,27 @@
 Whoever asks for a tool gets an answer, always: unknown tool, bad arguments, refusal and time-out become results that
 the model can read and act on. A call that writes is recorded before it runs (`Ledger.intend`); if its outcome is not
 known it is said to be unknown, and it is never run again by itself.
+
+A tool is somebody else's code: it runs in a task of its own, so that whatever it raises ends there, and one that
+ignores its cancellation is left behind instead of waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from jsonschema.exceptions import SchemaError, best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
-from core.cancel import SAYS, Cancel
+from core.cancel import SAYS, Cancel, let_go
 from core.errors import ToolError
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
@@ -78,7 +84,7 @@ class Gateway:
 
     def __init__(self, tools: Iterable[Tool], limits: Limits, now: Callable[[], float]) -> None:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
-        self._checks = {name: Draft202012Validator(tool.spec.input_schema) for name, tool in self._tools.items()}
+        self._checks = {name: _check_of(tool.spec) for name, tool in self._tools.items()}
         self._limits = limits
         self._now = now
 
@@ -115,14 +121,20 @@ class Gateway:
     def _refusal(self, name: str, arguments: Mapping[str, Any], *, broken: bool) -> str | None:
         if name not in self._tools:
             offered = ", ".join(sorted(self._tools)) or "none"
-            return f"There is no tool named {name!r} here, so nothing was run. The tools are: {offered}."
+            return f"There is no tool named {name[:64]!r} here, so nothing was run. The tools are: {offered}."
         if broken:
             return "The arguments were cut off or are not valid JSON, so nothing was run. Send the call again."
-        error = best_match(self._checks[name].iter_errors(dict(arguments)))
+        check = self._checks[name]
+        if check is None:
+            return UNUSABLE_SCHEMA
+        try:
+            error = best_match(check.iter_errors(dict(arguments)))
+        except (Unresolvable, RecursionError, re.error):
+            return UNUSABLE_SCHEMA
         if error is None:
             return None
         where = "/".join(str(part) for part in error.absolute_path) or "arguments"
-        return f"Nothing was run: {where}: {error.message[:500]}"
+        return f"Nothing was run: {where[:100]}: {redact(error.message)[:500]}"
 
     async def run(self, call: Call) -> CallResult:
         """Run one admitted call within its time limit. Cancelling the task cancels the tool and is passed on."""
@@ -131,23 +143,31 @@ class Gateway:
         tool = self._tools[call.tool]
         limit = min(tool.spec.timeout_s, self._limits.tool_timeout_s) if not call.writes else tool.spec.timeout_s
         began = self._now()
+        task = asyncio.ensure_future(_door(tool, call.arguments))
         try:
-            async with asyncio.timeout(limit):
-                output = await tool.run(call.arguments)
-        except TimeoutError:
+            await asyncio.wait({task}, timeout=limit)
+            late = not task.done()
+        finally:
+            await let_go(task)
+        got = CUT_SHORT if not task.done() or task.cancelled() else task.result()
+        if isinstance(got, ToolOutput):
+            return self._end(call, CallStatus.ERROR if got.is_error else CallStatus.OK, got, began)
+        if late:
             return self._timed_out(call, limit, self._now() - began)
-        except ToolError as error:
-            return self._end(call, CallStatus.ERROR, ToolOutput(str(error), is_error=True), began)
-        except Exception as error:  # noqa: BLE001 - the door around a tool: whatever it raises is its result
-            text = f"The tool failed inside ({type(error).__name__}). Nothing more is known; try another way."
-            status = CallStatus.UNKNOWN if call.writes else CallStatus.ERROR
-            return self._end(call, status, ToolOutput(text, is_error=True), began)
-        status = CallStatus.ERROR if output.is_error else CallStatus.OK
-        return self._end(call, status, output, began)
+        return self._failed(call, got, began)
 
     def _end(self, call: Call, status: CallStatus, output: ToolOutput, began: float) -> CallResult:
         text = clean(output.text, self._limits.output_chars)
-        return CallResult(call, status, text, output.links, self._now() - began)
+        return CallResult(call, status, text, _links(output), self._now() - began)
+
+    def _failed(self, call: Call, error: BaseException, began: float) -> CallResult:
+        if isinstance(error, ToolError):
+            return self._end(call, CallStatus.ERROR, ToolOutput(str(error)), began)
+        text = f"The tool failed inside ({type(error).__name__}). "
+        if call.writes:
+            text += "It may have been done or not: check before anything else."
+            return self._end(call, CallStatus.UNKNOWN, ToolOutput(text), began)
+        return self._end(call, CallStatus.ERROR, ToolOutput(f"{text}Nothing more is known; try another way."), began)
 
     def _timed_out(self, call: Call, limit: float, took: float) -> CallResult:
         if call.writes:
@@ -155,6 +175,39 @@ class Gateway:
             return CallResult(call, CallStatus.UNKNOWN, text, duration_s=took)
         text = f"No answer within {limit:g} s, so nothing was read. Ask for less, or look another way."
         return CallResult(call, CallStatus.TIMEOUT, text, duration_s=took)
+
+
+CUT_SHORT = asyncio.CancelledError()
+"""What a tool raised that was cancelled by something of its own."""
+
+UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
+MOST_LINKS = 20
+
+
+async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseException:
+    """What a tool said or raised; only a cancellation goes on."""
+    try:
+        output = await tool.run(arguments)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the door around a tool: whatever it raises is its result
+        return error
+    return output if isinstance(output, ToolOutput) else TypeError("a tool returns a ToolOutput")
+
+
+def _check_of(spec: ToolSpec) -> Draft202012Validator | None:
+    """The check of a tool's arguments, which fetches nothing; None when its schema is not one."""
+    try:
+        Draft202012Validator.check_schema(spec.input_schema)
+    except (SchemaError, RecursionError):
+        return None
+    return Draft202012Validator(spec.input_schema, registry=Registry())
+
+
+def _links(output: ToolOutput) -> Sequence[tuple[str, str]]:
+    """The links that can be kept as they are: an address that had to be changed leads nowhere."""
+    kept = [(clean(title, 200), url) for title, url in output.links if clean(url, 2_000) == url]
+    return tuple(kept[:MOST_LINKS])
 
 
 def cancelled(call: Call, reason: Cancel, after_s: float) -> CallResult:
