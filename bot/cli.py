@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bot.commands.lazy import Entry, command_of
-from bot.commands.output import complain
+from bot.commands.output import NobodyReads, complain
 from core.errors import BadInput
 
 BAD_INPUT = 2
@@ -64,7 +64,7 @@ def pilothouse(
     if show_version:
         typer.echo(f"pilothouse {_version()}")
     elif context.invoked_subcommand is None:
-        typer.echo(context.get_help(), nl=False)
+        typer.echo(context.get_help())
 
 
 def _version() -> str:
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(argv)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, NobodyReads):
         _write_into_nothing()
         return NOBODY_READS
     return code

@@ -40,6 +40,7 @@ from core.messages import (
     ts_order,
 )
 from core.ports import Doorbell
+from core.stop import CANCEL_AFTER_S
 from storage.database import Database
 from storage.doorbell import LocalDoorbell, RedisDoorbell
 from storage.ledger.signs import ChannelPolicy
@@ -50,7 +51,8 @@ from storage.reports import Row, find_turn, list_turns, reached, targets
 app = typer.Typer()
 
 TRIES = 3
-"""A turn may take new words between our look and our stop; then we look again."""
+"""A stop reaches nothing when the turn took new words meanwhile, or when it counts as the double of one that came
+just before those words. Then it is given again, by so much later that it is no double (`core.stop.escalate`)."""
 _THREAD = re.compile(r"(?P<channel>[A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _USER = re.compile(r"[UW][A-Z0-9]+")
 
@@ -127,19 +129,19 @@ async def _stop(
 
 
 async def _stop_one(db: Database, mailbox: Mailbox, row: Row, level: Level, author: str) -> bool:
+    ts = _right_after(max(row["newest_ts"], row["newest_word"] or ""))
     for _ in range(TRIES):
-        await mailbox.arrive(_arrival(row, level, author))
+        await mailbox.arrive(_arrival(row, level, author, ts))
         async with db.reading() as tx:
             if await reached(tx, row["id"]):
                 return True
-        again = await _targets(db, {"turn": row["id"]})
-        if not again:
-            return True
-        row = again[0]
+            again = await targets(tx, turn=row["id"])
+        newest = max((max(each["newest_ts"], each["newest_word"] or "") for each in again), default=ts)
+        ts = _right_after(max(newest, ts), CANCEL_AFTER_S)
     return False
 
 
-def _arrival(row: Row, level: Level, author: str) -> Arrival:
+def _arrival(row: Row, level: Level, author: str, ts: str) -> Arrival:
     return Arrival(
         source=Source.OPERATOR,
         marker=Marker.CANCEL if level is Level.TASK else Marker.STOP_STEP,
@@ -149,7 +151,7 @@ def _arrival(row: Row, level: Level, author: str) -> Arrival:
         team=row["team"],
         channel=ChannelId(row["channel"]),
         thread_ts=SlackTs(row["thread_ts"]),
-        ts=SlackTs(_right_after(max(row["newest_ts"], row["newest_word"] or ""))),
+        ts=SlackTs(ts),
         dedupe_key=f"operator:{row['id']}:{secrets.token_hex(8)}",
         text=f"stop by {_login()} on the command line",
         bare=True,
@@ -158,12 +160,12 @@ def _arrival(row: Row, level: Level, author: str) -> Arrival:
     )
 
 
-def _right_after(ts: str) -> str:
-    """The next timestamp that Slack could give, of the same width."""
+def _right_after(ts: str, seconds: int = 0) -> str:
+    """The next timestamp that Slack could give, or one so many seconds later, of the same width."""
     whole, micros = ts_order(ts)
     carry, micros = divmod(micros + 1, 1_000_000)
     digits = len(ts.partition(".")[0])
-    return f"{whole + carry:0{digits}d}.{micros:06d}"
+    return f"{whole + carry + seconds:0{digits}d}.{micros:06d}"
 
 
 def _login() -> str:
@@ -211,19 +213,18 @@ def _say(stopped: Sequence[Row], settled: Row | None, level: Level) -> None:
     elif not stopped:
         write("Nothing is running there, so there was nothing to stop.\n")
     else:
-        what = "task" if level is Level.TASK else "step"
         write_table(
-            ["stopped", "level", "channel", "thread", "asked"],
+            ["stopped", "level", "thread", "asked"],
             [
                 [
                     row["id"],
-                    what,
-                    row["channel"],
-                    row["thread_ts"],
+                    level.value,
+                    f"{row['channel']}:{row['thread_ts']}",
                     f"@{row['asked_by']} {shorten(row['asked_text'], 60)}",
                 ]
                 for row in stopped
             ],
+            wrap={"asked"},
         )
 
 

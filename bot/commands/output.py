@@ -32,10 +32,18 @@ def _harmless(character: str) -> bool:
     return unicodedata.category(character) not in _UNPRINTABLE and character not in _TURNS_THE_TEXT
 
 
+class NobodyReads(Exception):
+    """Whoever read our stdout has gone away."""
+
+
 def write(text: str) -> None:
-    """Write to stdout, whatever its encoding can hold."""
+    """Write to stdout, whatever its encoding can hold. Raises NobodyReads."""
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise NobodyReads from None
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:
@@ -45,7 +53,7 @@ def write_json(value: Any, *, indent: int | None = 2) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=indent)
-    sys.stdout.write(f"{text}\n")
+    write(f"{text}\n")
 
 
 def complain(sentence: str) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.commands.lazy import load
@@ -26,6 +26,7 @@ from storage.migrate import REVISIONS, current, upgrade
 T = TypeVar("T")
 
 FILE = "pilothouse.db"
+SQLITE = b"SQLite format 3\0"
 
 Data = Annotated[
     Path | None,
@@ -54,17 +55,13 @@ def place_of(data: Path | None, config: Path | None) -> Place:
     """The installation that the options name. Raises BadInput."""
     if data is not None:
         return Place(f"sqlite+aiosqlite:///{data / FILE}")
-    settings = _settings(config)
-    return Place(settings.database_url, settings.redis_url or "")
+    settings = configured(config)
+    return Place(settings.database_url, settings.redis_url)
 
 
-def channel_policy(channel: str, config: Path | None) -> Any:
-    """What the configuration says about one channel, a `storage.ledger.signs.ChannelPolicy`."""
-    return _settings(config).channels_config(None).policy(channel)
-
-
-def _settings(config: Path | None) -> Any:
-    return load("bot.settings").Settings.read(config, None)
+def configured(config: Path | None) -> Any:
+    """The `bot.settings.Settings`. Imported only here, because pydantic takes as long as all the rest."""
+    return load("bot.settings").Settings.read(config)
 
 
 def read(data: Path | None, config: Path | None, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
@@ -83,34 +80,46 @@ async def opened(place: Place, *, make: bool = False) -> AsyncIterator[Database]
 
     With `make` it is created or brought to the newest revision first.
     """
-    _must_exist(place, make)
     try:
+        _check_file(place, make)
         db = await Database.connect(place.database_url)
         try:
             await _at_this_revision(db, place, make)
             yield db
         finally:
             await db.close()
+    except (IntegrityError, ProgrammingError, DataError):
+        raise
     except (DBAPIError, OSError) as error:
         raise BadInput(f"The database {place.name} can't be used: {_reason(error)} {_ADVICE}") from error
 
 
-_ADVICE = "Check that it is there, runs and may be used by you."
+_ADVICE = "Check that it is there, that it runs, and that you may use it."
 
 
-def _must_exist(place: Place, make: bool) -> None:
-    try:
-        url = make_url(place.database_url)
-    except ArgumentError:
+def _check_file(place: Place, make: bool) -> None:
+    """What can be said of an SQLite file before it is opened: opening would make it, or trip over what is in it."""
+    file = _file_of(place)
+    if file is None or (make and not file.exists()):
         return
-    if make or not url.drivername.startswith("sqlite") or url.database in (None, "", ":memory:"):
-        return
-    file = Path(str(url.database))
     if not file.is_file():
         raise BadInput(
             f"There is no installation in {file.parent}: it has no file {file.name}. Give the directory of one with "
             "--data DIR, as `pilothouse demo` prints it."
         )
+    with file.open("rb") as content:
+        begins = content.read(len(SQLITE))
+    if begins not in (b"", SQLITE):
+        raise BadInput(f"{file} is not an SQLite database: give the directory of an installation with --data DIR.")
+
+
+def _file_of(place: Place) -> Path | None:
+    try:
+        url = make_url(place.database_url)
+    except ArgumentError:
+        return None
+    is_file = url.drivername == "sqlite+aiosqlite" and url.database not in (None, "", ":memory:")
+    return Path(str(url.database)) if is_file else None
 
 
 async def _at_this_revision(db: Database, place: Place, make: bool) -> None:

@@ -21,6 +21,7 @@ from core.messages import Marker, Rights, SessionState, Source, Who
 from core.notices import Notice, say
 from core.steering import Case, Explanation, Override, case_of, explain, is_assent, marker_of, rows
 from core.stop_text import without_mention
+from core.stop_words import DEFAULT, StopWords
 
 app = typer.Typer(help="What becomes of a message, and why.")
 
@@ -52,13 +53,16 @@ class Configured:
 
     overrides: Sequence[Override] = ()
     who_may: Mapping[str, str] = field(default_factory=lambda: WHO_MAY)
+    words: StopWords = DEFAULT
 
 
 def _configured(channel: str | None, config: Path | None) -> Configured:
     if channel is None and config is None:
         return Configured()
-    policy = load("bot.commands.place").channel_policy(channel or "", config)
-    return Configured(policy.overrides, {right: policy.who_may.get(right) or WHO_MAY[right] for right in WHO_MAY})
+    settings = load("bot.commands.place").configured(config)
+    policy = settings.channels_config().policy(channel or "")
+    who_may = {right: policy.who_may.get(right) or people for right, people in WHO_MAY.items()}
+    return Configured(policy.overrides, who_may, settings.stop_words())
 
 
 @app.command()
@@ -68,7 +72,7 @@ def show(channel: Channel = None, config: Config = None, as_json: AsJson = False
     if as_json:
         write_json(table)
     else:
-        write_table(list(table[0]), [list(row.values()) for row in table])
+        write_table(list(table[0]), [list(row.values()) for row in table], wrap=set(table[0]) - {"row"})
 
 
 @app.command(name="explain")
@@ -98,7 +102,10 @@ def explain_case(
 ) -> None:
     """Say what becomes of one message, which row decides, and why the rows before it do not."""
     configured = _configured(channel, config)
-    case = _case(source, marker, who, state, text, None if rights is None else _rights(rights))
+    may = None if rights is None else _rights(rights)
+    case = case_of(source, marker or Marker.NONE, who, state, may)
+    if text is not None:
+        case = _with_text(case, marker, text, configured.words)
     found = explain(case, configured.overrides)
     told = _told(found.decision.notice, configured.who_may)
     if as_json:
@@ -117,19 +124,21 @@ def _rights(given: str) -> Rights:
     return Rights(**dict.fromkeys(names, True))
 
 
-def _case(
-    source: Source, marker: Marker | None, who: Who, state: SessionState, text: str | None, rights: Rights | None
-) -> Case:
-    if text is None:
-        return case_of(source, marker or Marker.NONE, who, state, rights)
-    if source in _NO_WORDS:
-        raise BadInput(f"A {source.value} carries no text: leave --text out, or give a source that people write.")
+def _with_text(case: Case, marker: Marker | None, text: str, words: StopWords) -> Case:
+    """The case of a message that says `text`, whose marker is read from it unless given."""
+    if case.source in _NO_WORDS:
+        raise BadInput(f"A {case.source} carries no text: leave --text out, or give a source that people write.")
     raw = _TYPED_MENTION.sub(f"<@{BOT}>", text)
-    mentioned = source is Source.MENTION or f"<@{BOT}>" in raw
-    read, _, stop = marker_of(raw, bot_user=BOT, mentioned=mentioned or source is Source.DIRECT_MESSAGE)
-    case = case_of(source, marker or read, who, state, rights, bare=stop is None or stop.bare)
-    assent = is_assent(without_mention(raw, BOT))
-    return replace(case, mentioned=mentioned, assent=assent, approval_open=state is SessionState.SUSPENDED)
+    mentioned = case.source is Source.MENTION or f"<@{BOT}>" in raw
+    to_us = mentioned or case.source is Source.DIRECT_MESSAGE
+    read, _, stop = marker_of(raw, bot_user=BOT, mentioned=to_us, words=words)
+    plain = case_of(case.source, marker or read, case.who, case.state, case.rights, bare=stop is None or stop.bare)
+    return replace(
+        plain,
+        mentioned=mentioned,
+        assent=is_assent(without_mention(raw, BOT)),
+        approval_open=case.state is SessionState.SUSPENDED,
+    )
 
 
 def _told(notice: Notice | None, who_may: Mapping[str, str]) -> str | None:
@@ -172,4 +181,4 @@ def _print(case: Case, found: Explanation, told: str | None) -> None:
     ]
     write("\n".join(lines) + "\n")
     if found.passed:
-        write_table(["row", "why not"], found.passed)
+        write_table(["row", "why not"], found.passed, wrap={"why not"})

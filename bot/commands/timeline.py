@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from bot.commands.output import shorten
+from core.card_words import ended_at
 
 Row = Mapping[str, Any]
 
@@ -71,7 +72,8 @@ def _messages(story: Mapping[str, Any]) -> Iterator[Event]:
         marker = "" if row["marker"] == "none" else f", marker {row['marker']}"
         said = f' "{shorten(row["text"], WORDS)}"' if row["text"].strip() else ""
         became = _became(row, own)
-        words = f"{row['source']} of {_who(row['author'])} ({row['who']}{marker}){said}"
+        by = f" by @{row['author']}" if row["author"] else ""
+        words = f"{row['source']}{by} ({row['who']}{marker}){said}"
         decided = f"-> {row['disposition']} by row {row['policy_row'] or '-'}; {became}"
         yield Event(row["arrived_at"], Rank.MESSAGE, "message", f"{words} {decided}")
 
@@ -101,14 +103,33 @@ def _attempts(story: Mapping[str, Any]) -> Iterator[Event]:
         yield Event(row["started_at"], Rank.ATTEMPT, "attempt", begun)
         if row["ended_at"] is None:
             continue
-        what = "cut" if row["stamp"] else "attempt"
-        stamp = f", stamp {row['stamp']}" if row["stamp"] else ", no stamp"
-        yield Event(row["ended_at"], Rank.ATTEMPT_ENDED, what, f"{number} {row['ended']}{stamp}")
+        if row["stamp"] is None:
+            yield Event(row["ended_at"], Rank.ATTEMPT_ENDED, "attempt", f"{number} {row['ended']}, no stamp")
+        else:
+            words = f"{number} {row['ended']}, stamp {row['stamp']}{_where_cut(row, story)}"
+            yield Event(row["ended_at"], Rank.ATTEMPT_ENDED, "cut", words)
+
+
+def _where_cut(attempt: Row, story: Mapping[str, Any]) -> str:
+    for step, at in _closed(story).items():
+        if at == attempt["ended_at"]:
+            return f", at the safe point behind step {step}"
+    dropped = any(row["estimated"] for row in story["costs"])
+    return ", the answer that was being written was thrown away" if dropped else ""
+
+
+def _closed(story: Mapping[str, Any]) -> dict[int, float]:
+    """When the batch of each step was closed: its results, its calls' ends and the cut are one transaction."""
+    done = {row["step"] for row in story["entries"] if row["kind"] == "results"}
+    ends = [(row["step"], row["ended_at"]) for row in story["calls"] if row["ended_at"] is not None]
+    return {
+        step: max(at for of, at in ends if of == step) for step in sorted(done) if any(of == step for of, _ in ends)
+    }
 
 
 def _entries(story: Mapping[str, Any]) -> Iterator[Event]:
     final = story["settle"]["final_event_id"] if story["settle"] else None
-    spent = _spent(story["costs"])
+    spent, closed = _spent(story["costs"]), _closed(story)
     for row in story["entries"]:
         said = shorten(_text(row["body"]), WORDS)
         match row["kind"]:
@@ -119,9 +140,10 @@ def _entries(story: Mapping[str, Any]) -> Iterator[Event]:
             case "results":
                 count = len(row["body"])
                 words = f"step {row['step']}: {count} result{'s' if count != 1 else ''} committed, nothing is open"
-                yield Event(row["created_at"], Rank.RESULTS, "step", words)
+                yield Event(closed.get(row["step"], row["created_at"]), Rank.RESULTS, "step", words)
             case _ if row["id"] == final:
-                yield Event(row["created_at"], Rank.ANSWER, "answer", f"{said} (final event {final})")
+                at = story["settle"]["created_at"]
+                yield Event(at, Rank.ANSWER, "answer", f"{said} (final event {final})")
             case _:
                 yield _step(row, story["calls"], spent.get(row["step"], ""))
 
@@ -146,11 +168,12 @@ def _spent(costs: Sequence[Row]) -> dict[int, str]:
 
 
 def _calls(story: Mapping[str, Any]) -> Iterator[Event]:
+    opened = {row["step"]: row["created_at"] for row in story["entries"] if row["kind"] == "assistant"}
     for row in story["calls"]:
         name = f"step {row['step']}: {row['tool']}({shorten(row['input_summary'], 60)})"
         if row["ended_at"] is None:
             tier = f", {row['tier']}" if row["tier"] != "read" else ""
-            at = row["started_at"] or story["turn"]["created_at"]
+            at = max(row["started_at"] or 0.0, opened.get(row["step"], 0.0))
             yield Event(at, Rank.CALL_ENDED, "call", f"{name} {row['status']}{tier}: no result yet")
             continue
         took = "" if row["duration_ms"] is None else f" after {row['duration_ms'] / 1000:.2f} s"
@@ -172,7 +195,7 @@ def _settle(story: Mapping[str, Any]) -> Iterator[Event]:
     final = f"final event {row['final_event_id']}" if row["final_event_id"] else "no final event"
     known = f"; known: {shorten(row['known'], WORDS)}" if row["known"] else ""
     looked = f", evidence of {len(row['evidence'])} call{'s' if len(row['evidence']) != 1 else ''}"
-    words = f"{row['reason']}{detail}{by} at step {row['step']}: {final}{looked}, ${row['cost_usd']:.4f}{known}"
+    words = f"{row['reason']}{detail}{by}{ended_at(row['step'])}: {final}{looked}, ${row['cost_usd']:.4f}{known}"
     yield Event(row["created_at"], Rank.SETTLE, "settle", words)
 
 

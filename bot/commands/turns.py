@@ -19,7 +19,9 @@ from storage.reports import Row, find_turn, list_turns, paused, turn_story
 app = typer.Typer(help="What the ledger says about turns.")
 
 NEWEST = 1000
-COLUMNS = ("turn", "started", "channel", "thread", "state", "outcome", "stamp", "card", "steps", "cost", "asked")
+LATE_S = 30.0
+"""After this long an open card of a settled turn is a sign that nobody writes to Slack."""
+COLUMNS = ("turn", "started", "thread", "outcome", "stamp", "card", "steps", "cost", "asked")
 
 
 @app.command(name="list")
@@ -44,7 +46,7 @@ def list_(
     if as_json:
         write_json(found)
     elif found:
-        write_table(COLUMNS, [_line(turn) for turn in found])
+        write_table(COLUMNS, [_line(turn) for turn in found], wrap={"asked"})
     else:
         write("No turns.\n")
     if more:
@@ -54,14 +56,12 @@ def list_(
 
 
 def _line(turn: Row) -> list[object]:
-    outcome = turn["reason"] + (f" ({turn['detail']})" if turn["detail"] else "") if turn["reason"] else ""
+    detail = f" ({turn['detail']})" if turn["detail"] else ""
     return [
         turn["id"],
         moment(turn["created_at"]),
-        turn["channel"],
-        turn["thread_ts"],
-        turn["state"],
-        outcome,
+        f"{turn['channel']}:{turn['thread_ts']}",
+        f"{turn['reason']}{detail}" if turn["reason"] else turn["state"],
         turn["stamp"],
         turn["card_state"],
         turn["steps"],
@@ -86,22 +86,22 @@ def show(
     events = timeline(story)
     if as_json:
         lines = [{"at": event.at, "what": event.what, "words": event.words} for event in events]
-        write_json({**story, "timeline": lines})
+        write_json({**story.pop("turn"), **story, "timeline": lines})
     else:
         write("\n".join([*_head(story), "", *_body(events), "", *_foot(story)]) + "\n")
 
 
 def _head(story: Mapping[str, Any]) -> list[str]:
     turn = story["turn"]
-    lines = [
-        f"Turn {turn['id']}  ({turn['source']} in {turn['channel']}, thread {turn['thread_ts']})",
-        f"Asked    @{turn['asked_by']}: {shorten(turn['asked_text'], 200)}",
-        f"State    {turn['state']}: {_state(story)}",
-        f"Card     {_card(story['card'])}",
-    ]
+    head = {
+        f"Turn {turn['id']}": f"{turn['source']} in {turn['channel']}, thread {turn['thread_ts']}",
+        "Asked": f"@{turn['asked_by']}: {shorten(turn['asked_text'], 200)}",
+        "State": f"{turn['state']}: {_state(story)}",
+        "Card": _card(story),
+    }
     if turn["successor_id"]:
-        lines.append(f"Next     {turn['successor_id']} goes on from here")
-    return [printable(line) if index else line for index, line in enumerate(lines)]
+        head["Next"] = f"{turn['successor_id']} goes on from here"
+    return [f"{name + ':':<8} {printable(words)}" for name, words in head.items()]
 
 
 def _state(story: Mapping[str, Any]) -> str:
@@ -119,11 +119,17 @@ def _state(story: Mapping[str, Any]) -> str:
     return "waits for a decision, a timer or a job"
 
 
-def _card(card: Mapping[str, Any] | None) -> str:
+def _card(story: Mapping[str, Any]) -> str:
+    card, turn = story["card"], story["turn"]
     if card is None:
         return "none"
-    where = f", message {card['message_ts']}" if card["message_ts"] else ", not posted"
-    return f"{card['state']}{where}" + (f", last error {card['error']}" if card["error"] else "")
+    words = f"{card['state']}, " + (f"message {card['message_ts']}" if card["message_ts"] else "not posted")
+    if card["error"]:
+        words += f", last error {card['error']}"
+    late_s = turn["now"] - turn["settled_at"] if turn["settled_at"] is not None else 0.0
+    if card["state"] == "open" and late_s > LATE_S and not story["helpers"]:
+        words += f"; the turn settled {late_s:.0f} s ago, so the writer is behind: is `pilothouse serve` running?"
+    return words
 
 
 def _body(events: list[Event]) -> list[str]:
@@ -142,7 +148,7 @@ def _body(events: list[Event]) -> list[str]:
 def _foot(story: Mapping[str, Any]) -> list[str]:
     costs = story["costs"]
     if not costs:
-        return ["Cost     nothing booked yet"]
+        return ["Cost:    nothing booked yet"]
     dollars = sum(row["usd"] for row in costs)
     guessed = sum(1 for row in costs if row["estimated"])
     tokens = (
@@ -150,4 +156,5 @@ def _foot(story: Mapping[str, Any]) -> list[str]:
         f"{sum(row['cache_read_tokens'] for row in costs)} read from cache"
     )
     estimated = f", {guessed} of them dropped and estimated" if guessed else ""
-    return [f"Cost     ${dollars:.4f} for {len(costs)} model requests{estimated}: {tokens}"]
+    requests = f"{len(costs)} model request{'s' if len(costs) != 1 else ''}"
+    return [f"Cost:    ${dollars:.4f} for {requests}{estimated}: {tokens}"]

@@ -3,107 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
 
 import pytest
 
 from core.errors import BadInput
-from core.gateway import Call, CallResult, CallStatus
-from core.ledger import Claimed, Frozen, Spent, Stitch, Surroundings
-from core.limits import Limits
+from core.ledger import Stitch
 from core.messages import (
-    Arrival,
     ChannelId,
     Level,
     Marker,
-    Rights,
-    SessionId,
     SlackTs,
     Source,
-    TurnId,
     UserId,
     Who,
 )
-from core.ports import Evidence, Usage
 from core.settle import Detail, Outcome, Reason
 from core.turn import Stamp
 from storage.database import Database
-from storage.doorbell import LocalDoorbell
-from storage.ledger.arrive import Arrived
-from storage.ledger.signs import ChannelPolicy
-from storage.ledger.sql import SqlLedger
-from storage.mailbox import Mailbox
 from storage.reports import find_turn, ledger_panel, list_turns, paused, reached, targets, turn_story
-
-FROZEN = Frozen("claude-sonnet-5-5", "system", [])
-ALL = Rights(ask=True, steer=True, stop=True)
-ROOT = "1790000000.000100"
-
-
-@dataclass
-class House:
-    """A ledger and its mailbox, with ids and timestamps that count up."""
-
-    db: Database
-    numbers: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
-
-    def __post_init__(self) -> None:
-        bell = LocalDoorbell()
-        self.mailbox = Mailbox(self.db, bell, self.new_id, lambda _channel: ChannelPolicy())
-        price = lambda _model, usage: usage.output_tokens / 1000  # noqa: E731
-        self.ledger = SqlLedger(self.db, bell, Limits(quiet_s=0), worker="w1", ids=self.new_id, price=price)
-
-    def new_id(self, kind: str) -> str:
-        return f"{kind}-{self.numbers():03d}abc"
-
-    async def say(self, text: str, **more: Any) -> Arrived:
-        number = self.numbers()
-        values: dict[str, Any] = {
-            "source": Source.MENTION,
-            "marker": Marker.NONE,
-            "who": Who.MEMBER,
-            "rights": ALL,
-            "author": UserId("U0ENGINEER"),
-            "team": "T1",
-            "channel": ChannelId("C0INCIDENT"),
-            "thread_ts": SlackTs(ROOT),
-            "ts": SlackTs(f"1790000{number:03d}.000100"),
-            "dedupe_key": f"k{number}",
-            "mentioned": more.get("source", Source.MENTION) is Source.MENTION,
-        }
-        return await self.mailbox.arrive(Arrival(**values | more, text=text))
-
-    async def claim(self, session: SessionId | None) -> Claimed:
-        assert session is not None
-        claimed = await self.ledger.claim(session, "w1", FROZEN, surroundings=Surroundings())
-        assert claimed is not None
-        return claimed
-
-    async def step(self, claimed: Claimed, step: int, tools: Sequence[str], stamp: Stamp | None = None) -> None:
-        calls = [_call(claimed, step, place, tool) for place, tool in enumerate(tools)]
-        content = [{"type": "text", "text": "Looking."}, *(_block(call) for call in calls)]
-        await self.ledger.open(claimed, step, content, calls, [Spent(FROZEN.model, step, Usage(100, 10))])
-        results = [CallResult(call, CallStatus.OK, "all fine", duration_s=0.25) for call in calls]
-        await self.ledger.close(claimed, step, results, lambda _steers: stamp)
-        claimed.steps = step
-        claimed.evidence.append(Evidence(calls[0].call_id, calls[0].tool, calls[0].summary))
-
-    async def answer(self, claimed: Claimed) -> None:
-        words = [{"type": "text", "text": "It is the gateway."}]
-        outcome = Outcome(Reason.COMPLETED, answer=words, answer_text="It is the gateway.", step=claimed.steps)
-        await self.ledger.settle(claimed, outcome, [Spent(FROZEN.model, claimed.steps, Usage(200, 30))])
-
-
-def _call(claimed: Claimed, step: int, place: int, tool: str) -> Call:
-    call_id = f"toolu_{claimed.turn}_{step}_{place}"
-    return Call(place, call_id, tool, {"query": "up"}, "read", True, "query=up")
-
-
-def _block(call: Call) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call.call_id, "name": call.tool, "input": dict(call.arguments)}
+from tests.support.house import ROOT, House
 
 
 @pytest.fixture
@@ -111,27 +29,8 @@ def house(database: Database) -> House:
     return House(database)
 
 
-async def _completed(house: House, **more: Any) -> TurnId:
-    asked = await house.say("why 5xx?", **more)
-    claimed = await house.claim(asked.session)
-    await house.step(claimed, 1, ["prometheus_query", "loki_query"])
-    await house.answer(claimed)
-    return claimed.turn
-
-
-async def _steered(house: House) -> tuple[TurnId, TurnId]:
-    asked = await house.say("why 5xx?")
-    claimed = await house.claim(asked.session)
-    await house.say("it's the gateway", author=UserId("U0ONCALL"))
-    await house.step(claimed, 1, ["loki_query"], Stamp.STEER)
-    await house.ledger.settle(claimed, Outcome(Reason.STEERED, stamp=Stamp.STEER, step=1), [])
-    following = await house.claim(asked.session)
-    await house.answer(following)
-    return claimed.turn, following.turn
-
-
 async def test_a_completed_turn_is_listed_with_its_final_event_and_without_a_stamp(house: House) -> None:
-    turn = await _completed(house)
+    turn = await house.completed()
     async with house.db.reading() as tx:
         (line,) = await list_turns(tx)
     assert line["id"] == turn
@@ -142,7 +41,7 @@ async def test_a_completed_turn_is_listed_with_its_final_event_and_without_a_sta
 
 
 async def test_a_steered_turn_is_listed_with_its_stamp_and_its_successor_without_one(house: House) -> None:
-    first, second = await _steered(house)
+    first, second = await house.steered()
     async with house.db.reading() as tx:
         lines = await list_turns(tx)
     assert [line["id"] for line in lines] == [first, second]
@@ -161,8 +60,8 @@ async def test_the_cost_of_a_running_turn_is_what_was_booked_so_far(house: House
 
 
 async def test_a_list_can_be_of_one_channel_one_state_and_the_newest(house: House) -> None:
-    here = await _completed(house)
-    there = await _completed(house, channel=ChannelId("C0RANDOM"))
+    here = await house.completed()
+    there = await house.completed(channel=ChannelId("C0RANDOM"))
     running = (await house.say("and now?")).turn
     async with house.db.reading() as tx:
         assert [line["id"] for line in await list_turns(tx, channel="C0RANDOM")] == [there]
@@ -172,7 +71,7 @@ async def test_a_list_can_be_of_one_channel_one_state_and_the_newest(house: Hous
 
 
 async def test_a_turn_is_found_by_the_beginning_of_its_id_if_that_means_only_one(house: House) -> None:
-    first, second = await _steered(house)
+    first, second = await house.steered()
     async with house.db.reading() as tx:
         assert await find_turn(tx, first) == first
         assert await find_turn(tx, second[:-1]) == second
@@ -187,7 +86,7 @@ async def test_a_turn_is_found_by_the_beginning_of_its_id_if_that_means_only_one
 
 
 async def test_the_story_of_a_cut_turn_shows_the_message_that_cut_it_and_who_consumed_that(house: House) -> None:
-    first, second = await _steered(house)
+    first, second = await house.steered()
     async with house.db.reading() as tx:
         story = await turn_story(tx, first)
     assert [(word["text"], word["disposition"], word["turn_id"]) for word in story["messages"]] == [
@@ -233,8 +132,8 @@ async def test_the_story_holds_the_stop_that_ended_a_turn_and_not_the_one_that_c
 
 
 async def test_the_panel_shows_a_thread_with_every_message_once(house: House) -> None:
-    first, second = await _steered(house)
-    await _completed(house, channel=ChannelId("C0RANDOM"))
+    first, second = await house.steered()
+    await house.completed(channel=ChannelId("C0RANDOM"))
     await house.say("lunch?", source=Source.REPLY, author=UserId("U0OTHER"))
     panel = await ledger_panel(house.db, "C0INCIDENT", ROOT)
     assert [turn["id"] for turn in panel["turns"]] == [first, second]
@@ -268,13 +167,13 @@ async def test_the_panel_shows_notes_and_stops_under_the_turn_that_ran_then(hous
 
 
 async def test_the_panel_takes_the_same_few_statements_however_many_turns_there_are(house: House) -> None:
-    await _steered(house)
+    await house.steered()
     await ledger_panel(house.db, "C0INCIDENT", ROOT)
     before = house.db.statements
     await ledger_panel(house.db, "C0INCIDENT", ROOT)
     few = house.db.statements - before
     for _ in range(3):
-        await _completed(house)
+        await house.completed()
     before = house.db.statements
     await ledger_panel(house.db, "C0INCIDENT", ROOT)
     assert house.db.statements - before == few <= 10
@@ -285,7 +184,7 @@ async def test_the_panel_of_a_thread_that_nobody_asked_in_is_empty(house: House)
 
 
 async def test_what_a_stop_is_about_is_what_has_not_settled_there(house: House) -> None:
-    await _completed(house)
+    await house.completed()
     here = (await house.say("and now?")).turn
     there = (await house.say("why?", channel=ChannelId("C0RANDOM"))).turn
     async with house.db.reading() as tx:
