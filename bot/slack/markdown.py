@@ -31,7 +31,9 @@ _LONGEST_LABEL = 500
 
 _LANGUAGE = regex.compile(r"[A-Za-z0-9+#.-]{1,20}")
 _WORD = regex.compile(r"[^\W_]+")
-_STARTS_A_BLOCK = regex.compile(r"(?:(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~|=+\s*$|-+\s*$|\|)")
+_STARTS_A_BLOCK = regex.compile(
+    r"(?:(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~|=+\s*$|-+\s*$|(?:[-*_][ \t]*+){3,}$|\|)"
+)
 _DEFINES = regex.compile(r"\[(?:[^\[\]\\]|\\.)++\]:", regex.DOTALL)
 _EXPANDING = frozenset({"heading", "hr", "table", "fence", "code_block", "blockquote"})
 
@@ -201,8 +203,7 @@ class _Writer:
         text = self._inline(node)
         if self._dialect.escapes and _DEFINES.match(text):
             text = f"\\{text}"
-        first, *others = text.split("\n")
-        return [first, *(self._not_a_block(line) for line in others)]
+        return [self._not_a_block(line) for line in text.split("\n")]
 
     def _not_a_block(self, line: str) -> str:
         line = line.lstrip()

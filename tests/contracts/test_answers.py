@@ -342,6 +342,7 @@ def test_a_reader_of_the_sent_markdown_finds_no_emoji_no_image_and_no_unknown_li
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(MARKS, min_size=20, max_size=40).map("".join), st.integers(100, 200))
+@example("*****_***********_*\n", 100)
 def test_any_long_text_arrives_whole_too(markdown: str, times: int) -> None:
     for message in [*answer(markdown * times), *plain(markdown * times)]:
         assert_sendable(message, {ANN})
