@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from core.cancel import SAYS, Cancel
+from core.cancel import SAYS, Cancel, CancelToken
 from core.control import Control
 from core.errors import LostLease, Stopped
 from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run
@@ -41,31 +41,31 @@ class Batch:
         self._now = now
         self._done: dict[int, CallResult] = {}
         self._recorded: set[int] = set()
-        self._cancelled_for: Cancel | None = None
+        self._hasty: dict[int, asyncio.Task[None]] = {}
+        self._hurried = CancelToken()
         self._began = 0.0
 
     async def run(self, calls: Sequence[Call]) -> list[CallResult]:
-        """Run them all and return one result a call, in their order. Raises `LostLease` when the lease is gone."""
+        """Run them all and return one result a call, in their order.
+
+        Raises `LostLease` when the lease is gone, and what the ledger raises; then nothing of it runs any more.
+        """
         self._began = self._now()
-        reads = [call for call in calls if not call.writes]
-        writes = [call for call in calls if call.writes]
-        tasks: dict[asyncio.Task[object], Sequence[Call]] = {
-            asyncio.ensure_future(self._read(call)): (call,) for call in reads
+        tasks: set[asyncio.Task[None]] = {
+            asyncio.ensure_future(self._read(call)) for call in calls if not call.writes
         }
+        writes = [call for call in calls if call.writes]
         if writes:
-            tasks[asyncio.ensure_future(self._write_in_order(writes))] = writes
+            tasks.add(asyncio.ensure_future(self._write_in_order(writes)))
         try:
             await self._watch(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        for task in tasks:
-            if not task.cancelled() and task.exception() is not None:
-                raise task.exception() or AssertionError
         return [self._done[call.position] for call in calls]
 
-    async def _watch(self, tasks: dict[asyncio.Task[object], Sequence[Call]]) -> None:
+    async def _watch(self, tasks: set[asyncio.Task[None]]) -> None:
         record_at = float("inf")
         while pending := {task for task in tasks if not task.done()}:
             reason, again = self._control.hurry_batch()
@@ -73,20 +73,20 @@ class Batch:
                 raise LostLease("the lease of this session ran out while its tools were running")
             if reason is not None:
                 again = self._control.lease_deadline
-                self._hurry(reason, {task: tasks[task] for task in pending})
+                self._hurry(reason)
             if len(self._done) > len(self._recorded) and record_at == float("inf"):
                 record_at = self._now() + RECORD_AFTER_S
             await self._control.wait(pending, min(again, record_at))
+            _raise_first_error(pending)
             if self._now() >= record_at and any(not task.done() for task in tasks):
                 record_at = float("inf")
                 await self._record_finished()
 
-    def _hurry(self, reason: Cancel, pending: dict[asyncio.Task[object], Sequence[Call]]) -> None:
-        if self._cancelled_for is None:
-            self._cancelled_for = reason
-        for task, calls in pending.items():
-            if all(call.interruptible and not call.writes for call in calls):
-                task.cancel()
+    def _hurry(self, reason: Cancel) -> None:
+        """Cancel each interruptible call that runs, once; one that has not begun yet will not."""
+        self._hurried.cancel(reason)
+        while self._hasty:
+            self._hasty.popitem()[1].cancel()
 
     async def _record_finished(self) -> None:
         fresh = [position for position in self._done if position not in self._recorded]
@@ -94,48 +94,53 @@ class Batch:
         await self._record([self._done[position] for position in fresh])
 
     async def _read(self, call: Call) -> None:
-        if self._cancelled_for is not None:
-            self._done[call.position] = not_run(call, SAYS[self._cancelled_for])
+        if (reason := self._hurried.reason) is not None:
+            self._done[call.position] = not_run(call, SAYS[reason])
             return
+        task = asyncio.current_task()
+        if call.interruptible and task is not None:
+            self._hasty[call.position] = task
         try:
             self._done[call.position] = await self._gateway.run(call)
         except asyncio.CancelledError:
-            reason = self._cancelled_for
-            if reason is None:
+            if (reason := self._hurried.reason) is None:
                 raise
             self._done[call.position] = cancelled(call, reason, self._now() - self._began)
+        finally:
+            self._hasty.pop(call.position, None)
 
     async def _write_in_order(self, calls: Sequence[Call]) -> None:
-        stopped: str | None = None
+        why: str | None = None
         for call in calls:
             if call.refusal is not None:
                 self._done[call.position] = await self._gateway.run(call)
                 continue
-            if stopped is None:
-                stopped = self._why_not()
-            if stopped is not None:
-                self._done[call.position] = not_run(call, stopped)
+            why = why or await self._keep_from(call)
+            if why is not None:
+                self._done[call.position] = not_run(call, why)
                 continue
-            try:
-                await self._intend(call)
-            except Stopped:
-                stopped = SAYS[Cancel.STOP_STEP]
-                self._done[call.position] = not_run(call, stopped)
-                continue
-            if self._control.lease_lost:
-                raise LostLease("the lease of this session ran out before a write could start")
             result = await self._gateway.run(call)
             self._done[call.position] = result
             await self._record([result])
             self._recorded.add(call.position)
             if result.status is CallStatus.UNKNOWN:
-                stopped = "the outcome of a write before it is unknown"
+                why = "the outcome of a write before it is unknown"
 
-    def _why_not(self) -> str | None:
-        if self._control.stop is not None:
-            return SAYS[Cancel.STOP_STEP]
-        if self._control.steer_at is not None:
-            return SAYS[Cancel.STEER]
-        if self._control.drain_at is not None:
-            return SAYS[Cancel.DRAIN]
-        return None
+    async def _keep_from(self, call: Call) -> str | None:
+        """Why a write is not started; None once its intent is committed and the lease is still ours."""
+        reason = self._control.keep_from_writing()
+        if reason is None:
+            try:
+                await self._intend(call)
+            except Stopped:
+                return SAYS[Cancel.STOP_STEP]
+        if reason is Cancel.LEASE or self._control.lease_lost:
+            raise LostLease("the lease of this session ran out before a write could start")
+        return None if reason is None else SAYS[reason]
+
+
+def _raise_first_error(tasks: set[asyncio.Task[None]]) -> None:
+    """A result is never an error: what a task of the batch raises is the ledger's, and ends the batch."""
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error

@@ -7,8 +7,9 @@ whoever waits; a fact that came before the wait is seen by the next question, so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 from core.cancel import Cancel
 from core.limits import Limits
@@ -34,7 +35,10 @@ class Mail:
 
 
 class Control:
-    """What may end or hurry the work of one turn. `now` is monotonic seconds."""
+    """What may end or hurry the work of one turn. `now` is monotonic seconds.
+
+    `answer_by` and `work_by` (monotonic) are when an answer and a batch of calls have used up their time.
+    """
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self._limits = limits
@@ -44,6 +48,7 @@ class Control:
         self.steer_at: float | None = None
         self.drain_at: float | None = None
         self.answer_by: float | None = None
+        self.work_by: float = float("inf")
         self.lease_deadline: float = float("inf")
 
     def note(self, mail: Mail) -> None:
@@ -96,6 +101,16 @@ class Control:
             again = min(again, last)
         return None, again
 
+    def keep_from_asking(self) -> Cancel | None:
+        """Why the model is not asked now. What would let a running answer finish may still forbid a new question."""
+        why, _ = self.drop_stream()
+        return Cancel.DRAIN if why is None and self.drain_at is not None else why
+
+    def keep_from_writing(self) -> Cancel | None:
+        """Why no write is started now: nobody has patience for what only begins."""
+        why = self.keep_from_asking()
+        return Cancel.LIMIT if why is None and self._now() >= self.work_by else why
+
     def hurry_batch(self) -> tuple[Cancel | None, float]:
         """Whether interruptible calls are cancelled now, and else when to ask again (monotonic)."""
         now = self._now()
@@ -103,7 +118,9 @@ class Control:
             return stop_reason(self.stop), now
         if now >= self.lease_deadline:
             return Cancel.LEASE, now
-        again = self.lease_deadline
+        if now >= self.work_by:
+            return Cancel.LIMIT, now
+        again = min(self.lease_deadline, self.work_by)
         for since, reason in ((self.steer_at, Cancel.STEER), (self.drain_at, Cancel.DRAIN)):
             if since is None:
                 continue
@@ -113,10 +130,10 @@ class Control:
             again = min(again, due)
         return None, again
 
-    async def wait(self, tasks: set[asyncio.Task[object]], until: float) -> None:
+    async def wait(self, tasks: Collection[asyncio.Task[Any]], until: float) -> None:
         """Wait until one of `tasks` is done, something changed, or the monotonic time `until`."""
         self._pulse.clear()
-        pulse: asyncio.Task[object] = asyncio.ensure_future(self._pulse.wait())
+        pulse: asyncio.Task[Any] = asyncio.ensure_future(self._pulse.wait())
         timeout = None if until == float("inf") else max(0.0, until - self._now())
         try:
             await asyncio.wait({*tasks, pulse}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -40,6 +40,9 @@ def asked(name: str, schema: Mapping[str, Any] = QUERY) -> Gateway:
     return gateway(FakeTool(ToolSpec(name, "d", schema), after(0)))
 
 
+ASKED = asked("query")
+
+
 def block(name: str, given_: Any = None) -> dict[str, Any]:
     return {"type": "tool_use", "id": "toolu_1", "name": name, "input": {} if given_ is None else given_}
 
@@ -103,7 +106,7 @@ def test_a_call_that_was_cut_off_is_not_run_even_if_its_empty_arguments_would_do
 @settings(max_examples=200, deadline=None)
 @given(name=st.text() | st.just("query"), given_=JSON, broken=st.booleans())
 def test_admitting_never_raises(name: str, given_: Any, broken: bool) -> None:
-    found = asked("query").admit(3, block(name, given_), broken=broken)
+    found = ASKED.admit(3, block(name, given_), broken=broken)
     assert found.position == 3
     assert len(found.summary) <= 160
     assert found.refusal is None or len(found.refusal) < 1_000
