@@ -107,7 +107,7 @@ def _head(story: Mapping[str, Any]) -> list[str]:
 def _state(story: Mapping[str, Any]) -> str:
     turn, settle = story["turn"], story["settle"]
     if settle is not None:
-        ending = ENDINGS[(settle["reason"], settle["detail"] or "")]
+        ending = ENDINGS.get((settle["reason"], settle["detail"] or ""), ENDINGS[("failed", "")])
         by = f"@{settle['ended_by']}" if settle["ended_by"] else "an operator"
         return f"{settle['reason']}. {ending.happened.format(by=by, at=ended_at(settle['step']))}"
     if turn["state"] == "running":
