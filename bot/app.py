@@ -20,32 +20,39 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import structlog
+from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.channels import Channels
+from bot.http import database_part, make_app, round_part, socket_part
 from bot.ids import new_id
 from bot.late_model import LateModel
 from bot.prices import cost_usd
 from bot.prompt import SYSTEM
+from bot.scheduler import Sweeps
 from bot.settings import Settings
 from bot.slack.blocks import RunningTurn
 from bot.slack.connection import Connection, preflight, proxy_for
 from bot.slack.deliveries import Deliveries
 from bot.slack.events import Events
+from bot.slack.identity import Me
 from bot.slack.items import Items
 from bot.slack.pace import Pace
-from bot.slack.people import People
+from bot.slack.people import Groups, People
 from bot.slack.reader import SlackReader
 from bot.slack.reading import Listening
 from bot.slack.send import Sender
+from bot.slack.signature import verified
 from bot.slack.writer import Writer
 from bot.telemetry import Telemetry
 from bot.toolbox import open_tools
+from bot.watching import LoopClock, Watching
 from core.agent_loop import Means
-from core.gateway import CallResult, Gateway
-from core.ledger import Claimed, Frozen, Settled
+from core.gateway import Gateway
+from core.ledger import Frozen
 from core.limits import Limits
-from core.messages import ChannelId, SessionId, TurnId, UserId
+from core.messages import ChannelId, TurnId, UserId
 from core.ports import Doorbell, Model, Tool
 from core.worker import Worker
 from storage.database import Database
@@ -59,11 +66,16 @@ log = structlog.get_logger(__name__)
 
 DRAIN_WRITER_S = 4.0
 SLACK_TIMEOUT_S = 10.0
+ROUND_LIMIT_S = 15.0
+EVENTS_PATH = "/slack/events"
 
 
 @dataclass(slots=True)
 class App:
-    """One running Pilothouse: a worker, the writer, the listeners, the sweeps."""
+    """One running Pilothouse: a worker, the writer, the listeners, the sweeps.
+
+    `web` answers operators, and Slack in HTTP mode; whoever serves gives it a socket.
+    """
 
     settings: Settings
     db: Database
@@ -71,10 +83,11 @@ class App:
     ledger: SqlLedger
     worker: Worker
     writer: Writer
+    sweeps: Sweeps
     connection: Connection
+    groups: Groups
     telemetry: Telemetry
-    limits: Limits
-    background: Sequence[Callable[[], object]] = ()
+    web: web.Application
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -83,33 +96,31 @@ class App:
 
     async def run(self) -> None:
         """Work until `stop`. Raises what ended it if it ended by itself."""
-        worker: asyncio.Future[object] = asyncio.ensure_future(self.worker.run())
-        writer: asyncio.Future[object] = asyncio.ensure_future(self.writer.run())
+        await self.groups.refresh()
+        await self.sweeps.once()
         stopped: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
+        running: list[asyncio.Future[object]] = [
+            asyncio.ensure_future(self.worker.run()),
+            asyncio.ensure_future(self.writer.run()),
+            asyncio.ensure_future(self.groups.keep_fresh()),
+            asyncio.ensure_future(self.telemetry.watch_loop(LoopClock())),
+        ]
+        self.sweeps.start()
         try:
             await self.connection.open()
             log.info("ready", worker=self.worker.name, mode=self.settings.slack.mode)
-            await asyncio.wait({worker, writer, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (worker, writer):
+            await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in running:
                 if task.done():
                     task.result()
         finally:
             await self.connection.close()
             await self.worker.drain()
+            await self.sweeps.stop()
             await self.writer.drain(DRAIN_WRITER_S)
-            for task in (worker, writer, stopped):
+            for task in (*running, stopped):
                 task.cancel()
-            await asyncio.gather(worker, writer, stopped, return_exceptions=True)
-
-
-class LoopClock:
-    """`core.ports.Clock` over the running event loop."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+            await asyncio.gather(*running, stopped, return_exceptions=True)
 
 
 def worker_name() -> str:
@@ -132,46 +143,32 @@ async def build(
 ) -> AsyncIterator[App]:
     """Everything, connected. Raises `BadInput` with one sentence for whatever an operator has to mend.
 
-    `pace` stands in for Slack's limits.
+    `limits` stand in for the configured ones, `pace` for Slack's; `world_now` is the tools' time of day.
     """
     async with AsyncExitStack() as stack:
         name = name or worker_name()
         telemetry = Telemetry()
+        watching = Watching(telemetry)
         db = await Database.connect(settings.database_url)
         stack.push_async_callback(db.close)
         await upgrade(db)
         http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False)
         )
-        slack_http = await stack.enter_async_context(
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SLACK_TIMEOUT_S))
-        )
-        client = AsyncWebClient(
-            token=settings.slack.bot_token.get_secret_value(),
-            base_url=settings.slack.base_url,
-            session=slack_http,
-            retry_handlers=[],
-        )
-        client.proxy = proxy_for(settings.slack.base_url, settings.slack.proxy)
+        client = await _slack_client(settings, stack)
         me = await preflight(client, settings.slack)
         channels = settings.channels_config(limits)
         limits = limits or channels.limits("")
         doorbell = await _doorbell(settings, stack)
         chosen = model if model is not None else _model(settings, stack)
-        if tools is None:
-            tools = await open_tools(settings, http, world_now, stack)
-        gateway = Gateway(tools, limits, now)
-        items = Items(
-            Sender(client, telemetry.slack_call),
-            known_hosts=settings.known_hosts,
-            native_stop=settings.slack.agent_sessions,
-        )
-        writer: Writer
+        opened = await open_tools(settings, http, world_now, stack) if tools is None else tools
+        gateway = Gateway(opened, limits, now)
 
         def changed() -> None:
             writer.changed()
 
         mailbox = Mailbox(db, doorbell, new_id, channels.policy, changed)
+        writer = _writer(settings, db, client, channels, mailbox, telemetry, me, name, now, pace)
         ledger = SqlLedger(
             db,
             doorbell,
@@ -180,61 +177,63 @@ async def build(
             ids=new_id,
             price=cost_usd,
             changed=changed,
-            closed=lambda claimed, step, results: _closed(telemetry, claimed, step, results),
+            closed=watching.closed,
             stitched=telemetry.stitch,
-        )
-        deliveries = Deliveries(
-            db, Sender(client, telemetry.slack_call), items, channels.limits, mailbox.channel_archived
-        )
-        writer = Writer(db, deliveries, name=name, team=me.team_id, now=now, pace=pace)
-        means = Means(
-            model=chosen,
-            gateway=gateway,
-            ledger=ledger,
-            limits=limits,
-            now=now,
-            jitter=jitter,
-            fallback_model=settings.model.fallback or None,
         )
         frozen = Frozen(settings.model.name, SYSTEM, gateway.declaration())
         worker = Worker(
-            means,
+            Means(
+                model=chosen,
+                gateway=gateway,
+                ledger=ledger,
+                limits=limits,
+                now=now,
+                jitter=jitter,
+                fallback_model=settings.model.fallback or None,
+            ),
             ledger,
             doorbell,
             lambda _session: frozen,
             SlackReader(client, http, settings.slack.bot_token.get_secret_value()),
             name=name,
             slots=limits.slots,
-            settled=lambda claimed, settled: _settled(telemetry, claimed, settled),
-            fault=lambda claimed, error: _fault(claimed, error),
-            trouble=_trouble,
+            settled=watching.settled,
+            fault=watching.fault,
+            trouble=watching.trouble,
         )
-        people = People(client, me, channels.rights, now)
-        bolt = AsyncApp(
-            client=client,
-            signing_secret=settings.slack.signing_secret.get_secret_value() or None,
-            process_before_response=True,
-            ignoring_self_events_enabled=False,
-        )
-        listening = Listening(
-            words=settings.stop_words(),
-            native_stop=settings.slack.native_stop,
-            alert_bots=settings.alert_bots,
-        )
-        Events(
-            client,
-            me,
-            people,
-            mailbox,
-            listening,
-            now_ts=lambda: f"{time.time():.6f}",
-            running=lambda channel: _running(db, channel),
-            heard=telemetry.event,
-        ).register(bolt)
+        bolt = _bolt(settings, client)
+        _events(settings, client, me, channels, mailbox, db, telemetry, now).register(bolt)
         connection = Connection(bolt, settings.slack, now)
-        watch = asyncio.ensure_future(telemetry.watch_loop(LoopClock()))
-        stack.callback(watch.cancel)
-        yield App(settings, db, mailbox, ledger, worker, writer, connection, telemetry, limits)
+        yield App(
+            settings,
+            db,
+            mailbox,
+            ledger,
+            worker,
+            writer,
+            Sweeps(db, doorbell, new_id, owner=name, found=telemetry.sweep_found, changed=changed),
+            connection,
+            Groups(client, channels),
+            telemetry,
+            _web(settings, db, worker, writer, connection, telemetry, now),
+        )
+
+
+# -- the parts
+
+
+async def _slack_client(settings: Settings, stack: AsyncExitStack) -> AsyncWebClient:
+    session = await stack.enter_async_context(
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SLACK_TIMEOUT_S))
+    )
+    client = AsyncWebClient(
+        token=settings.slack.bot_token.get_secret_value(),
+        base_url=settings.slack.base_url,
+        session=session,
+        retry_handlers=[],
+    )
+    client.proxy = proxy_for(settings.slack.base_url, settings.slack.proxy)
+    return client
 
 
 async def _doorbell(settings: Settings, stack: AsyncExitStack) -> Doorbell:
@@ -259,49 +258,87 @@ def _model(settings: Settings, stack: AsyncExitStack) -> Model:
     return late
 
 
-def _settled(telemetry: Telemetry, claimed: Claimed, settled: Settled) -> None:
-    telemetry.turn_settled(settled.reason.value)
-    log.info(
-        "settled",
-        turn=claimed.turn,
-        session=claimed.lease.session,
-        reason=settled.reason.value,
-        steps=claimed.steps,
-        next_turn=settled.next_turn,
+def _writer(
+    settings: Settings,
+    db: Database,
+    client: AsyncWebClient,
+    channels: Channels,
+    mailbox: Mailbox,
+    telemetry: Telemetry,
+    me: Me,
+    name: str,
+    now: Callable[[], float],
+    pace: Pace | None,
+) -> Writer:
+    sender = Sender(client, telemetry.slack_call)
+    items = Items(sender, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
+    deliveries = Deliveries(db, sender, items, channels.limits, mailbox.channel_archived)
+    return Writer(db, deliveries, name=name, team=me.team_id, now=now, pace=pace)
+
+
+def _bolt(settings: Settings, client: AsyncWebClient) -> AsyncApp:
+    return AsyncApp(
+        client=client,
+        signing_secret=settings.slack.signing_secret.get_secret_value() or None,
+        process_before_response=True,
+        ignoring_self_events_enabled=False,
     )
 
 
-def _closed(telemetry: Telemetry, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
-    """One structured line for each call that ended."""
-    for result in results:
-        telemetry.tool_call(result.call.tool, result.status.value)
-        log.info(
-            "tool_call",
-            trace_id=claimed.turn,
-            step_index=step,
-            tool=result.call.tool,
-            input_summary=result.call.summary,
-            output_summary=" ".join(result.text.split())[:200],
-            status=result.status.value,
-            duration_ms=round(result.duration_s * 1000, 1),
-        )
+def _events(
+    settings: Settings,
+    client: AsyncWebClient,
+    me: Me,
+    channels: Channels,
+    mailbox: Mailbox,
+    db: Database,
+    telemetry: Telemetry,
+    now: Callable[[], float],
+) -> Events:
+    listening = Listening(
+        words=settings.stop_words(),
+        native_stop=settings.slack.native_stop,
+        alert_bots=settings.alert_bots,
+    )
+
+    async def running(channel: str | None) -> list[RunningTurn]:
+        async with db.reading() as tx:
+            found = await running_turns(tx, channel) if channel else []
+        return [
+            RunningTurn(TurnId(row["id"]), UserId(row["asked_by"]), row["asked_text"], ChannelId(row["channel"]), 0.0)
+            for row in found
+        ]
+
+    return Events(
+        client,
+        me,
+        People(client, me, channels.rights, now),
+        mailbox,
+        listening,
+        now_ts=lambda: f"{time.time():.6f}",
+        running=running,
+        heard=telemetry.event,
+    )
 
 
-def _fault(claimed: Claimed, error: BaseException) -> None:
-    log.error("turn_failed", turn=claimed.turn, session=claimed.lease.session, exc_info=error)
-
-
-def _trouble(error: BaseException) -> None:
-    log.warning("worker_trouble", error=repr(error), kind=type(error).__name__)
-
-
-async def _running(db: Database, channel: str | None) -> list[RunningTurn]:
-    async with db.reading() as tx:
-        found = await running_turns(tx, channel) if channel else []
-    return [
-        RunningTurn(TurnId(row["id"]), UserId(row["asked_by"]), row["asked_text"], ChannelId(row["channel"]), 0.0)
-        for row in found
-    ]
-
-
-__all__ = ["App", "SessionId", "build", "worker_name"]
+def _web(
+    settings: Settings,
+    db: Database,
+    worker: Worker,
+    writer: Writer,
+    connection: Connection,
+    telemetry: Telemetry,
+    now: Callable[[], float],
+) -> web.Application:
+    parts = {
+        "database": database_part(db, now),
+        "worker": round_part("worker", lambda: worker.last_round, now, ROUND_LIMIT_S),
+        "writer": round_part("writer", lambda: writer.last_round, now, ROUND_LIMIT_S),
+    }
+    if settings.slack.mode == "socket":
+        parts["slack"] = socket_part(connection.heard, now)
+    made = make_app(parts, telemetry.registry)
+    if settings.slack.mode == "http":
+        secret = settings.slack.signing_secret.get_secret_value()
+        made.router.add_post(EVENTS_PATH, verified(secret, connection.handle))
+    return made

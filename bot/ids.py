@@ -1,4 +1,4 @@
-"""Ids for people and logs: a letter for the kind, then time and chance, so that they sort by age and never collide."""
+"""Ids for people and logs: a letter for the kind, then time and chance: they sort by age and never collide."""
 
 from __future__ import annotations
 

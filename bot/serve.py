@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from bot.app import build
+from bot.http import serving
 from bot.settings import Settings
 from bot.telemetry import configure_logging
 
@@ -16,7 +17,8 @@ async def _serve(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, app.stop)
-        await app.run()
+        async with serving(app.web, settings.slack.http_host, settings.slack.http_port):
+            await app.run()
 
 
 def run(config: Path | None, data: Path | None) -> int:

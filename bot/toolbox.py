@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from bot.settings import Settings
 from bot.tools import kubernetes, loki, prometheus
@@ -24,11 +23,10 @@ async def open_tools(
     if tools.loki_url:
         found += loki.tools(tools.loki_url, http, now, tools.loki_link)
     if tools.kubernetes_url:
-        configuration = Configuration(host=tools.kubernetes_url)
-        token = tools.kubernetes_token.get_secret_value()
-        if token:
-            configuration.api_key = {"authorization": token}
-            configuration.api_key_prefix = {"authorization": "Bearer"}
-        configuration.verify_ssl = tools.kubernetes_verify
-        found += kubernetes.tools(await stack.enter_async_context(ApiClient(configuration)), now)
+        api = kubernetes.connect(
+            tools.kubernetes_url,
+            tools.kubernetes_token.get_secret_value() or None,
+            verify_tls=tools.kubernetes_verify,
+        )
+        found += kubernetes.tools(await stack.enter_async_context(api), now)
     return found

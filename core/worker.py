@@ -93,6 +93,7 @@ class Worker:
         self._looks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._wake = asyncio.Event()
+        self.last_round: float | None = None
 
     @property
     def running(self) -> int:
@@ -146,6 +147,7 @@ class Worker:
         while True:
             with self._troubles():
                 await self._look_around()
+                self.last_round = self._means.now()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(poll_s):
                     await self._wake.wait()

@@ -23,6 +23,7 @@ from bot.slack.blocks import (
     running_list,
     summary_messages,
 )
+from bot.slack.escape import unescape
 from bot.slack.send import Mark, Sender
 from bot.slack.verdict import Meaning, Verdict
 from core.card import Button, view
@@ -209,7 +210,7 @@ async def _looked_up(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
 def _words(message: SlackMessage) -> str:
     """The words of one part as Markdown, for when its blocks are refused."""
     said = [block["text"] for block in message.blocks if block.get("type") == "markdown"]
-    return "\n\n".join(said) or message.text
+    return unescape("\n\n".join(said) or message.text)
 
 
 async def _words_of(tx: AsyncConnection, item: Item) -> str:

@@ -6,15 +6,20 @@ is the second chance.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.channels import Channels
 from bot.slack.identity import Me, Person, who_is
 from bot.slack.verdict import Meaning, read_failure
 from core.errors import PilothouseError
 from core.messages import NO_RIGHTS, Arrival, Rights, UserId, Who
+
+log = structlog.get_logger(__name__)
 
 KEPT_S = 600.0
 MOST_KEPT = 5000
@@ -73,3 +78,28 @@ class People:
     def forget(self, user: str) -> None:
         """Their account changed."""
         self._known.pop(user, None)
+
+
+class Groups:
+    """The members of the user groups that the configuration names, read at the start and again every while."""
+
+    def __init__(self, client: AsyncWebClient, channels: Channels) -> None:
+        self._client = client
+        self._channels = channels
+
+    async def refresh(self) -> None:
+        """Read them all; one that can't be read keeps the members that it had."""
+        for group in sorted(self._channels.groups()):
+            try:
+                response = await self._client.usergroups_users_list(usergroup=group)
+            except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
+                log.warning("group_not_read", group=group, error=read_failure(error).error)
+                continue
+            data = response.data if isinstance(response.data, dict) else {}
+            self._channels.members[group] = frozenset(str(user) for user in data.get("users") or ())
+
+    async def keep_fresh(self) -> None:
+        """Read them again every while, for ever."""
+        while True:
+            await asyncio.sleep(KEPT_S)
+            await self.refresh()

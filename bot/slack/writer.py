@@ -18,16 +18,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bot.slack.deliveries import Deliveries, Delivery, Work, key_of, method_of
 from bot.slack.pace import Pace
 from bot.slack.verdict import Meaning
+from core.errors import PilothouseError
 from storage import leases
 from storage.database import Database, run
 from storage.ledger.outgoing import Priority
-from storage.outbox import DueCard, Item, due_cards, due_items
+from storage.outbox import DueCard, Item, card_again, due_cards, due_items, item_ended
 
 log = structlog.get_logger(__name__)
 
 ROUND_S = 0.5
 LEASE_S = 15.0
 DEAD_WAIT_S = 60.0
+UNDRAWN_WAIT_S = 60.0
 CALLS_AT_ONCE = 16
 
 
@@ -35,19 +37,27 @@ class Writer:
     """Runs until cancelled. `changed()` says that there may be something to send. `now` is monotonic seconds."""
 
     def __init__(
-        self, db: Database, deliveries: Deliveries, *, name: str, team: str, now: Callable[[], float]
+        self,
+        db: Database,
+        deliveries: Deliveries,
+        *,
+        name: str,
+        team: str,
+        now: Callable[[], float],
+        pace: Pace | None = None,
     ) -> None:
         self._db = db
         self._deliveries = deliveries
         self._name = name
         self._lease = f"writer:{team}"
         self._now = now
-        self._pace = Pace(now)
+        self._pace = pace or Pace(now)
         self._wake = asyncio.Event()
         self._ended: list[Work] = []
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._lead_until = 0.0
         self._dead_until = 0.0
+        self.last_round: float | None = None
 
     def changed(self) -> None:
         """There may be something to send."""
@@ -74,7 +84,9 @@ class Writer:
     async def _try_round(self) -> bool:
         """One round if we lead; whether there was anything to do."""
         try:
-            return await self._lead() and await self._round()
+            busy = await self._lead() and await self._round()
+            self.last_round = self._now()
+            return busy
         except Exception as error:  # noqa: BLE001 - the door around a round: the next one is the second chance
             log.error("writer_round_failed", error=repr(error))
             return False
@@ -135,12 +147,24 @@ class Writer:
         async def work(tx: AsyncConnection) -> list[Delivery]:
             for write in ended:
                 await write(tx)
-            prepared = [await self._deliveries.prepare(tx, one) for one in chosen]
+            prepared = [await self._prepare(tx, one) for one in chosen]
             return [delivery for delivery in prepared if delivery is not None]
 
         going = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
         del self._ended[: len(ended)]
         return going
+
+    async def _prepare(self, tx: AsyncConnection, due: DueCard | Item) -> Delivery | None:
+        """One row's call. A row that can't be drawn is set aside with its reason, so that it blocks nothing else."""
+        try:
+            return await self._deliveries.prepare(tx, due)
+        except (PilothouseError, ValueError, LookupError, TypeError) as error:
+            log.error("row_not_drawn", key=key_of(due), error=repr(error))
+            if isinstance(due, DueCard):
+                await card_again(tx, due.turn, UNDRAWN_WAIT_S, f"can't be drawn: {error!r}"[:500])
+            else:
+                await item_ended(tx, due.id, "failed", error=f"can't be drawn: {error!r}"[:500])
+            return None
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:

@@ -1,0 +1,66 @@
+"""What is logged and counted of the work: one line for each call, each settle, and whatever went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from bot.telemetry import Telemetry
+from core.gateway import CallResult
+from core.ledger import Claimed, Settled
+
+log = structlog.get_logger(__name__)
+
+
+class Watching:
+    """Told by the core what happened."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def closed(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
+        """The calls of a step have ended."""
+        for result in results:
+            self._telemetry.tool_call(result.call.tool, result.status.value)
+            log.info(
+                "tool_call",
+                trace_id=claimed.turn,
+                step_index=step,
+                tool=result.call.tool,
+                input_summary=result.call.summary,
+                output_summary=" ".join(result.text.split())[:200],
+                status=result.status.value,
+                duration_ms=round(result.duration_s * 1000, 1),
+            )
+
+    def settled(self, claimed: Claimed, settled: Settled) -> None:
+        """A turn has ended."""
+        self._telemetry.turn_settled(settled.reason.value)
+        log.info(
+            "settled",
+            trace_id=claimed.turn,
+            session=claimed.lease.session,
+            reason=settled.reason.value,
+            next_turn=settled.next_turn,
+        )
+
+    def fault(self, claimed: Claimed, error: BaseException) -> None:
+        """An exception reached the door around a turn."""
+        log.error("turn_failed", trace_id=claimed.turn, session=claimed.lease.session, exc_info=error)
+
+    def trouble(self, error: BaseException) -> None:
+        """A round of the worker failed, or a lease was lost; the next round goes on."""
+        log.warning("worker_trouble", error=repr(error))
+
+
+class LoopClock:
+    """`core.ports.Clock` over the running event loop."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
