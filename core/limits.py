@@ -10,8 +10,8 @@ class Limits:
     """The limits of one channel.
 
     A call, a turn and a step have `tool_timeout_s`, `turn_s` and `max_steps`; with `reserve_s` left the model is
-    asked for its answer. `patience_s` is how long a batch goes on once a steer waits. A lease lasts `lease_s`, is renewed
-    every `renew_s`, and nothing starts within `lease_margin_s` of its end.
+    asked for its answer. `patience_s` is how long a batch goes on once a steer waits. A lease lasts `lease_s`, is
+    renewed every `renew_s`, and nothing starts within `lease_margin_s` of its end.
     """
 
     tool_timeout_s: float = 10.0

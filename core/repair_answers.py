@@ -88,12 +88,12 @@ class Answers:
             if block["type"] != "tool_result":
                 continue
             raw_id = _key(block.get("tool_use_id"))
-            call = self._only_open() if raw_id is None else _next(waiting.get(raw_id, []))
-            if call is None:
+            found = self._only_open() if raw_id is None else _next(waiting.get(raw_id, []))
+            if found is None:
                 self.texts[index, at] = self._elsewhere(block, raw_id, line)
                 continue
-            call.results.append(block)
-            call.here += 1
+            found.results.append(block)
+            found.here += 1
             self.places[id(block)] = at
         self._current = []
 

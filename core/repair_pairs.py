@@ -177,7 +177,7 @@ class _Writer:
 
     def _call_block(self, call: Call, line: Line) -> Block:
         given = call.block
-        wanted = {"id": self._new_id(call, line), "name": self._name(given, line)}
+        wanted: dict[str, Any] = {"id": self._new_id(call, line), "name": self._name(given, line)}
         if not isinstance(given.get("input"), Mapping):
             wanted["input"] = {}
             self._scene.note(

@@ -63,7 +63,7 @@ def _remark(block: Block, marks_in_order: Iterator[Any]) -> Block:
     changed: Block = dict(block)
     if isinstance(content, list):
         changed["content"] = [
-            _remark(part, marks_in_order) if isinstance(part, Mapping) else part for part in content
+            _remark(dict(part), marks_in_order) if isinstance(part, Mapping) else part for part in content
         ]
     if isinstance(block.get(MARK_FIELD), Mapping):
         mark = next(marks_in_order)

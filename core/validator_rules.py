@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 
 class Profile(StrEnum):
@@ -123,7 +123,8 @@ def limits_of(request: Mapping[str, Any]) -> Limits:
     return Limits(**known)
 
 
-class Spot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spot:
     """One block and where it stands."""
 
     path: str

@@ -60,7 +60,7 @@ def proxy_for(address: str, configured: str | None) -> str | None:
     if configured:
         return configured
     parts = urlsplit(address)
-    if urllib.request.proxy_bypass_environment(parts.hostname or ""):
+    if urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urllib.request.getproxies_environment().get(parts.scheme)
 
@@ -161,12 +161,12 @@ class Connection:
         client.socket_mode_request_listeners.append(self._envelope)
         client.on_message_listeners.append(self._message)
         self._client = client
-        await client.connect()
+        await client.connect()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """Stop listening; a close frame goes out, so that no ghost of us stays registered."""
         if self._client is not None:
-            await self._client.close()
+            await self._client.close()  # type: ignore[no-untyped-call]
             self._client = None
 
     async def handle(self, request: web.Request) -> web.Response:

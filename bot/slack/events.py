@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -211,7 +211,7 @@ class Events:
         except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
             log.warning("home_not_shown", error=read_failure(error).error)
 
-    def _soon(self, work: Awaitable[None]) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
