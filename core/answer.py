@@ -1,19 +1,21 @@
 """One answer of the model, with its retries: thrown away as a whole as soon as somebody wants something else.
 
 While an answer is being written nothing of it is committed, so dropping it leaves the history in a clean place. What
-was dropped is booked as an estimate: its tokens were spent. A structural 400 is never sent again with the same body.
+was dropped is booked as an estimate: its tokens were spent. A structural 400 is never sent again with the same body:
+the history is read anew and sent once more without its thinking, whose signatures are the one thing in it that
+nobody here can check.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from core.cancel import Cancel
+from core.cancel import Cancel, let_go
 from core.control import Control
-from core.errors import ModelBusy, ModelError, ModelMisconfigured, ModelRefusedHistory
+from core.errors import ModelBusy, ModelError, ModelMisconfigured, ModelRefusedHistory, ModelStreamBroken
 from core.ledger import Claimed, Ledger, Spent, Stitch
 from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress
 from core.repair import NotRepairable, suture
@@ -52,6 +54,9 @@ Got: TypeAlias = "ModelAnswer | Dropped | NoAnswer"
 
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
+CUT_SHORT = ModelStreamBroken("The model's stream was cut short from inside.")
+"""What is made of a stream that was cancelled by something of its own."""
+
 
 class Answerer:
     """Asks the model for one attempt of one turn. `now` is monotonic seconds, `jitter` gives 0 to 1."""
@@ -86,38 +91,40 @@ class Answerer:
 
     async def answer(self, ask: Ask) -> Got:
         """One answer, with retries for what can be retried."""
-        tries, refused = 0, None
+        tries = 0
+        refused: Sequence[Mapping[str, Any]] | None = None
+        known = ""
         while True:
-            why, _ = self._control.drop_stream()
+            why = self._control.keep_from_asking()
             if why is not None:
                 return Dropped(why)
-            request = await self._request(ask)
+            request = await self._request(ask, without_thinking=refused is not None)
             if isinstance(request, NoAnswer):
                 return request
-            if refused is not None and request.messages == refused.messages:
-                return NoAnswer(Detail.STRUCTURAL_400, "The model API refuses this history.")
+            if request.messages == refused:
+                return NoAnswer(Detail.STRUCTURAL_400, known)
             got = await self._stream(ask, request)
             if not isinstance(got, ModelError):
                 return got
-            if isinstance(got, ModelRefusedHistory):
-                if refused is not None:
-                    return NoAnswer(Detail.STRUCTURAL_400, f"The model API refuses this history: {got}")
-                refused = request
-                ask.messages[:] = await self._ledger.history(self._turn.lease.session)
-                if (await self._request(ask)) == request:
-                    return NoAnswer(Detail.STRUCTURAL_400, f"The model API refuses this history: {got}")
-                continue
             if isinstance(got, ModelMisconfigured):
                 return NoAnswer(Detail.PROVIDER, str(got))
+            if isinstance(got, ModelRefusedHistory):
+                known = f"The model API refuses this history: {got}"
+                if refused is not None:
+                    return NoAnswer(Detail.STRUCTURAL_400, known)
+                refused = request.messages
+                ask.messages[:] = await self._ledger.history(self._turn.lease.session)
+                await self.look_at_mail()
+                continue
             wait = self._backoff(tries, got)
             tries += 1
             if wait is None or self._now() + wait >= ask.give_up_at:
                 return NoAnswer(Detail.PROVIDER, f"The model gave no answer after {tries} tries: {got}")
             await self._pause(wait)
 
-    async def _request(self, ask: Ask) -> ModelRequest | NoAnswer:
+    async def _request(self, ask: Ask, *, without_thinking: bool) -> ModelRequest | NoAnswer:
         try:
-            sutured = suture(ask.messages)
+            sutured = suture(ask.messages, without_thinking=without_thinking)
         except NotRepairable as error:
             return NoAnswer(Detail.STRUCTURAL_400, f"This history can't be repaired honestly: {error}")
         if sutured.repairs:
@@ -147,19 +154,18 @@ class Answerer:
                 await self._control.wait({task}, again)
         finally:
             self._control.answer_by = None
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+            await let_go(task)
+        if why is None and not task.cancelled() and task.exception() is None:
+            answer = task.result()
+            self._spent.append(Spent(answer.model or request.model, ask.step, answer.usage))
+            return answer
+        self._book(request.model, ask.step, progress)
         if why is not None:
-            self._book(request.model, ask.step, progress)
             return Dropped(why)
-        error = task.exception()
+        error = CUT_SHORT if task.cancelled() else task.exception()
         if isinstance(error, ModelError):
-            self._book(request.model, ask.step, progress)
             return error
-        answer = task.result()
-        self._spent.append(Spent(answer.model or request.model, ask.step, answer.usage))
-        return answer
+        raise error or AssertionError
 
     def _book(self, model: str, step: int, progress: StreamProgress) -> None:
         if progress.started:
@@ -175,9 +181,7 @@ class Answerer:
 
     async def _pause(self, seconds: float) -> None:
         until = self._now() + seconds
-        while self._now() < until:
-            why, again = self._control.drop_stream()
-            if why is not None:
-                return
-            await self._control.wait(set(), min(until, again))
+        while self._now() < until and self._control.keep_from_asking() is None:
+            _, again = self._control.drop_stream()
+            await self._control.wait((), min(until, again))
         await self.look_at_mail()
