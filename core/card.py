@@ -53,6 +53,9 @@ __all__ = [
 KNOWN_CHARS = 900
 DOING_CHARS = 160
 
+AT_ONCE = "Starting. It begins as soon as a worker is free."
+AFTER_QUIET = "Starting with your words. It waits a moment, in case more of them follow."
+
 Tone = Literal["working", "stopping", "done", "neutral", "problem"]
 
 
@@ -73,7 +76,7 @@ class CardFacts:
     """Everything that a card may say. `reason` and `detail` are the values of the settle; times in seconds.
 
     `doing` completes "Investigating: ..." or, while suspended, "Waiting for ...", without a full stop.
-    `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
+    `quiet`: a turn that waits until nobody has written for a moment. `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
     `ended_by`, `ended_step`: who steered or stopped, at which step. `answer_fallback`: the answer that Slack refused
     as a message. `request_link`: the post that asks for approval. `withdrawn`: requests that no longer wait.
     """
@@ -90,6 +93,7 @@ class CardFacts:
     doing: str = "thinking"
     stopping_by: UserId | None = None
     stop_level: Level | None = None
+    quiet: bool = False
     resumed: bool = False
     rung: int = 0
     reason: str | None = None
@@ -162,7 +166,7 @@ def _working(facts: CardFacts) -> str:
     doing = short(facts.doing, DOING_CHARS)
     match facts.state:
         case "waiting":
-            return "Queued. It starts as soon as this thread and a worker are free."
+            return AFTER_QUIET if facts.quiet else AT_ONCE
         case "suspended":
             waiting = doing if doing.startswith("waiting") else f"waiting for {doing}"
             return f"{waiting[:1].upper()}{waiting[1:]}."

@@ -83,6 +83,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
         doing=_doing(turn, steps),
         stopping_by=stop.author if stop else None,
         stop_level=stop.level if stop else None,
+        quiet=bool(turn["state"] == "waiting" and turn["start_after"] > turn["now"]),
         resumed=any(row["ended"] in ("drained", "crashed") for row in tried),
         rung=turn["rung"],
         reason=settle["reason"] if settle else None,

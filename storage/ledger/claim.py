@@ -22,7 +22,7 @@ from core.ports import Evidence
 from core.remediation import EmptyCause, Looked, Rung
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
-from storage.ledger.common import Row, dump, fingerprint, lock, one, rows, stop_of, unsettled
+from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, one, rows, stop_of, unsettled
 from storage.tables import attempts, calls, entries, messages, sessions, turns
 from storage.words import spoken
 
@@ -271,10 +271,11 @@ async def _consume(
         .where(messages.c.id.in_([word["id"] for word in words]))
         .values(state="consumed", turn_id=turn["id"])
     )
-    asked = [word["slack_ts"] for word in words if word["disposition"] != "note"]
-    newest = max([turn["newest_ts"], *asked])
-    if newest != turn["newest_ts"]:
-        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(newest_ts=newest))
+    asked = [word for word in words if word["disposition"] != "note"]
+    if any(word["turn_id"] is None for word in asked):
+        newest = max([turn["newest_ts"], *(str(word["slack_ts"]) for word in asked)])
+        joined = {"newest_ts": newest, "asked_text": asked_text(asked)}
+        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(joined))
     return turn["id"], entry
 
 

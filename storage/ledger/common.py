@@ -200,7 +200,7 @@ async def begin_turn(
             state="waiting",
             source=first["source"],
             asked_by=first["author"],
-            asked_text=first["text"][:2000],
+            asked_text=asked_text(words),
             newest_ts=max(str(word["slack_ts"]) for word in words),
             first_at=at,
             start_after=start_after,
@@ -220,6 +220,11 @@ async def begin_turn(
     )
     await tx.execute(update(messages).where(messages.c.id.in_([word["id"] for word in words])).values(turn_id=turn))
     return turn
+
+
+def asked_text(words: Sequence[Mapping[str, Any]]) -> str:
+    """What a turn is about, for cards, lists and Retry: the words of everybody who asked for it."""
+    return "\n".join(str(word["text"]) for word in words)[:2000]
 
 
 def fingerprint(system: str, tools: str) -> str:

@@ -204,9 +204,11 @@ def test_a_suspended_turn_links_to_what_it_waits_for(doing: str) -> None:
     assert card.link == ("Open the request", "https://team.slack.com/p2")
 
 
-def test_a_queued_turn_can_be_stopped_before_it_starts() -> None:
+def test_a_turn_can_be_stopped_before_it_starts_and_says_what_it_waits_for() -> None:
     card = view(CardFacts(TurnId("t"), ANN, "and the db?", "waiting"))
-    assert card.headline == "Queued. It starts as soon as this thread and a worker are free."
+    assert card.headline == "Starting. It begins as soon as a worker is free."
+    quiet = view(CardFacts(TurnId("t"), ANN, "and the db?", "waiting", quiet=True))
+    assert quiet.headline == "Starting with your words. It waits a moment, in case more of them follow."
     assert Button.CANCEL_TASK in card.buttons
     assert card.footer == "asked by @{U0ENGINEER}"
 
