@@ -7,20 +7,26 @@ only closed and settled, it is never run again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from core.agent_loop import AgentLoop, End, Leave, Means
+from core.cancel import let_go
 from core.control import Control
 from core.errors import LostLease
 from core.ledger import Claimed, Frozen, Lease, Settled, Surroundings, Wanted
-from core.messages import SessionId
+from core.limits import Limits
+from core.messages import ChannelId, SessionId
 from core.settle import Detail, Outcome, Reason, reason_of
 from core.turn import CRASHES_THAT_ABANDON, Stamp
 
 Fault = Callable[[Claimed, BaseException], None]
 Seen = Callable[[Claimed, Settled], None]
-Taken = Callable[[Claimed, Control], None]
+Taken = Callable[[Claimed, Control, float], None]
+
+NOT_READ = "[What these words refer to could not be read from Slack in time. Ask if it matters.]"
 
 
 class Reader(Protocol):
@@ -34,8 +40,9 @@ class Reader(Protocol):
 class Actor:
     """One session on one worker.
 
-    `taken` hears of each claim before the turn runs, `settled` of each settle, `fault` of each exception that
-    reached the door around a turn.
+    `taken` hears of each claim before anything else is done, with the monotonic time at which it was asked for;
+    `settled` hears of each settle, `fault` of each exception that reached the door around a turn. While `draining`
+    says so nothing is claimed.
     """
 
     def __init__(
@@ -45,7 +52,8 @@ class Actor:
         reader: Reader,
         *,
         worker: str,
-        control: Callable[[], Control],
+        limits: Callable[[ChannelId], Limits],
+        draining: Callable[[], bool],
         taken: Taken,
         settled: Seen,
         fault: Fault,
@@ -54,67 +62,106 @@ class Actor:
         self._frozen = frozen
         self._reader = reader
         self._worker = worker
-        self._control = control
+        self._limits = limits
+        self._draining = draining
         self._taken = taken
         self._settled = settled
         self._fault = fault
+        self._lease: Lease | None = None
 
     async def run(self, session: SessionId) -> None:
-        """Work until there is nothing to do here. Raises `LostLease` when somebody else took over."""
-        while True:
-            claimed = await self._claim(session)
-            if claimed is None:
-                return
-            settled = await self._turn(claimed)
-            if settled is None or settled.next_turn is None or not settled.starts_now:
-                await self._means.ledger.release(claimed.lease)
-                return
+        """Work until there is nothing to do here. Raises `LostLease` when somebody else took over.
 
-    async def _claim(self, session: SessionId, holding: Lease | None = None) -> Claimed | None:
-        ledger, frozen = self._means.ledger, self._frozen()
-        claimed = await ledger.claim(session, self._worker, frozen, holding=holding)
-        while claimed is not None and claimed.wanted is not None:
-            around = await self._reader.read(claimed.wanted)
-            claimed = await ledger.claim(session, self._worker, frozen, surroundings=around, holding=claimed.lease)
-        return claimed
+        However it ends, the lease is given back: whoever takes the session next closes what is open.
+        """
+        lease: Lease | None = None
+        try:
+            while not self._draining():
+                asked_at = self._means.now()
+                claimed = await self._means.ledger.claim(session, self._worker, self._frozen())
+                if claimed is None:
+                    return
+                lease = claimed.lease
+                settled = await self._turn(claimed, asked_at)
+                if settled is None or settled.next_turn is None or not settled.starts_now:
+                    return
+        finally:
+            if lease is not None:
+                await self._means.ledger.release(lease)
 
-    async def _turn(self, claimed: Claimed) -> Settled | None:
+    async def _turn(self, claimed: Claimed, asked_at: float) -> Settled | None:
         """One attempt; None when the turn left this worker unsettled."""
-        control = self._control()
+        limits = self._limits(claimed.channel)
+        means = replace(self._means, limits=limits, gateway=self._means.gateway.limited(limits))
+        control = Control(limits, means.now)
         while True:
-            self._taken(claimed, control)
-            loop = AgentLoop(self._means, control, claimed)
-            end = await self._end(claimed, control, loop)
-            if end is Leave.HANDED_OVER:
-                return None
-            if isinstance(end, Outcome):
-                settled = await self._means.ledger.settle(claimed, end, loop.take_spent())
-                self._settled(claimed, settled)
-                return settled
-            again = await self._claim(claimed.lease.session, claimed.lease)
-            if again is None:
-                raise LostLease("the session was taken while words joined its turn")
+            self._taken(claimed, control, asked_at)
+            around: Surroundings | None = None
+            if claimed.wanted is not None:
+                around = await self._read(claimed.wanted, control, limits)
+            else:
+                loop = AgentLoop(means, control, claimed)
+                end = await self._end(claimed, control, loop)
+                if end is Leave.HANDED_OVER:
+                    return None
+                if isinstance(end, Outcome):
+                    settled = await means.ledger.settle(claimed, end, loop.take_spent())
+                    self._settled(claimed, settled)
+                    return settled
+            asked_at = means.now()
+            claimed = await self._again(claimed, around)
             control.steer_at = None
-            claimed = again
+
+    async def _again(self, claimed: Claimed, surroundings: Surroundings | None) -> Claimed:
+        """Claim once more under the same lease: the words of the turn grew, or what they refer to was read."""
+        again = await self._means.ledger.claim(
+            claimed.lease.session,
+            self._worker,
+            self._frozen(),
+            surroundings=surroundings,
+            holding=claimed.lease,
+        )
+        if again is None:
+            raise LostLease("the session was taken while the words of its turn were read")
+        return again
+
+    async def _read(self, wanted: Wanted, control: Control, limits: Limits) -> Surroundings:
+        """What Slack says about the words in time; a stop or a lost lease ends the reading, and the claim sees it."""
+        now = self._means.now
+        until = now() + limits.reading_s
+        reading = asyncio.ensure_future(self._reader.read(wanted))
+        try:
+            while not reading.done() and now() < until and control.stop is None and not control.lease_lost:
+                await control.wait({reading}, min(until, control.lease_deadline))
+        finally:
+            await let_go(reading)
+        return Surroundings(NOT_READ) if not reading.done() or reading.cancelled() else reading.result()
 
     async def _end(self, claimed: Claimed, control: Control, loop: AgentLoop) -> End:
         if claimed.stop is not None:
             control.stop = claimed.stop
-        if not claimed.open_calls:
-            if claimed.crashes >= CRASHES_THAT_ABANDON and claimed.stop is None and claimed.stamp is None:
-                return abandoned(claimed)
-            if claimed.stamp is not None:
-                return from_stamp(claimed)
-            if claimed.stop is not None:
-                return stopped(claimed)
         try:
-            return await loop.run()
+            end = await loop.close_what_was_open() if claimed.open_calls else None
+            if end is None:
+                end = settled_before(claimed)
+            return end if end is not None else await loop.run()
         except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - the door around a turn
             self._fault(claimed, error)
+            if loop.calls_open and claimed.crashes < CRASHES_THAT_ABANDON:
+                return Leave.HANDED_OVER
             known = f"Something went wrong inside Pilothouse ({type(error).__name__}); the log has the details."
             return Outcome(Reason.FAILED, detail=Detail.INTERNAL, known=known, step=loop.step)
+
+
+def settled_before(claimed: Claimed) -> Outcome | None:
+    """The outcome of a turn that is only to be settled; None if it is to be run."""
+    if claimed.stamp is not None:
+        return from_stamp(claimed)
+    if claimed.stop is not None:
+        return stopped(claimed)
+    return abandoned(claimed) if claimed.crashes >= CRASHES_THAT_ABANDON else None
 
 
 def stopped(claimed: Claimed) -> Outcome:

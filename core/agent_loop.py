@@ -46,6 +46,14 @@ End: TypeAlias = "Outcome | Leave"
 """
 
 
+HALF = {
+    "max_tokens": EmptyCause.MAX_TOKENS,
+    "model_context_window_exceeded": EmptyCause.NOTHING,
+    "pause_turn": EmptyCause.NOTHING,
+}
+"""Stop reasons of answers that are not whole: neither is their text an answer, nor are their calls run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Means:
     """What a loop works with. `now` is monotonic seconds, `jitter` gives a number from 0 to 1."""
@@ -81,12 +89,13 @@ class AgentLoop:
         """How many steps the turn has taken."""
         return self._step
 
+    @property
+    def calls_open(self) -> bool:
+        """Whether the history holds calls without results: then only their results may follow."""
+        return self._balance.open > 0
+
     async def run(self) -> End:
         """Work until the turn has an outcome or leaves this worker."""
-        if self._turn.open_calls:
-            end = await self._close_what_was_open()
-            if end is not None:
-                return end
         while True:
             if self._turn.rung is Rung.SUMMARY:
                 return self._exhausted()
@@ -107,7 +116,7 @@ class AgentLoop:
                 max_tokens=limits.larger_output_tokens if larger else limits.max_output_tokens,
                 without_tools=self._without_tools(),
                 answer_by=self._answer_by(),
-                give_up_at=self._began + limits.turn_s - self._turn.running_s,
+                give_up_at=self._ends_at(),
                 step=self._step,
             )
         )
@@ -122,12 +131,12 @@ class AgentLoop:
         if got.stop_reason == "refusal":
             return self._failed(Detail.REFUSED_BY_MODEL, f"The model declined to answer this. {text[:300]}".strip())
         blocks = calls_of(got.content)
-        truncated = got.stop_reason == "max_tokens"
-        if blocks and not truncated and not self._without_tools():
+        whole = got.stop_reason not in HALF
+        if blocks and whole and not self._without_tools():
             return await self._work(got, blocks)
-        if text and not blocks and not truncated:
+        if text and not blocks and whole:
             return Outcome(Reason.COMPLETED, answer=got.content, answer_text=text, step=self._step)
-        await self._climb(EmptyCause.MAX_TOKENS if truncated else EmptyCause.NOTHING)
+        await self._climb(HALF.get(got.stop_reason, EmptyCause.NOTHING))
         return None
 
     # -- a batch
@@ -149,6 +158,7 @@ class AgentLoop:
         self._step = step
         append(self._messages, EntryKind.ASSISTANT, answer.content)
         self._balance.observe(answer.content)
+        self._control.work_by = self._ends_at() - means.limits.reserve_s
         batch = Batch(
             means.gateway,
             self._control,
@@ -158,7 +168,8 @@ class AgentLoop:
         )
         return await self._close(step, await batch.run(calls))
 
-    async def _close_what_was_open(self) -> End | None:
+    async def close_what_was_open(self) -> End | None:
+        """Close the calls that a crash left open, with what their audit rows know; None means: the turn goes on."""
         found = self._turn.open_calls
         self._balance.open = len(found)
         results = [recovered(one.call, CallStatus(one.status), one.output) for one in found]
@@ -166,8 +177,7 @@ class AgentLoop:
 
     async def _close(self, step: int, results: Sequence[CallResult]) -> End | None:
         blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
-        if not self._balance.observe(blocks):
-            raise AssertionError("a batch is closed with all its results")
+        self._balance.observe(blocks)
         closed = await self._means.ledger.close(self._turn, step, results, self._probe)
         append(self._messages, EntryKind.RESULTS, blocks)
         self._remember(results)
@@ -184,14 +194,16 @@ class AgentLoop:
         return self._stamped(closed.stamp) if closed.stamp is not None else None
 
     def _probe(self, steers: int) -> Stamp | None:
+        if self.calls_open:
+            return None
         return Probe({Force.STEER: lambda: steers > 0, Force.DRAIN: lambda: self._control.drain_at is not None}).ask()
 
     # -- the ladder
 
     async def _climb(self, cause: EmptyCause) -> None:
-        known = self._turn.rung_cause
-        if known is EmptyCause.TIME_LIMIT:
-            await self._say(Rung.SUMMARY, known, None)
+        limit = self._turn.rung_cause
+        if limit is EmptyCause.TIME_LIMIT or (limit is EmptyCause.STEP_LIMIT and cause is EmptyCause.NOTHING):
+            await self._say(Rung.SUMMARY, limit, None)
             return
         rung = next_rung(self._turn.rung, cause, has_fallback=self._means.fallback_model is not None)
         await self._say(rung, cause, None if rung is Rung.SUMMARY else ask(rung, cause))
@@ -204,9 +216,11 @@ class AgentLoop:
         self._control.note(mail)
 
     def _exhausted(self) -> Outcome:
-        if self._turn.rung_cause is EmptyCause.TIME_LIMIT:
-            return self._timed_out()
         cause = self._turn.rung_cause or EmptyCause.NOTHING
+        if cause is EmptyCause.STEP_LIMIT:
+            return self._timed_out(f"The limit of {self._means.limits.max_steps} steps was reached")
+        if cause is EmptyCause.TIME_LIMIT:
+            return self._timed_out()
         known = f"The model returned no text (cause: {cause.value}), also on every rung of the ladder."
         return Outcome(Reason.EMPTY, summary=summary(self._turn.looked), known=known, step=self._step)
 
@@ -218,7 +232,7 @@ class AgentLoop:
             raise LostLease("the lease of this session ran out")
         if why is Cancel.LIMIT:
             return await self._over_the_limit()
-        if why is Cancel.STEER and not self._answerer.asked and self._step == 0:
+        if why is Cancel.STEER and not self._answerer.asked and self._step == 0 and self._turn.rung_cause is None:
             return Leave.JOIN
         wanted = {Cancel.STEER: Stamp.STEER, Cancel.DRAIN: Stamp.DRAIN}.get(why, Stamp.STOP)
         closed = await self._means.ledger.drop(self._turn, wanted, self.take_spent())
@@ -247,8 +261,8 @@ class AgentLoop:
             ended_by=stop.author if stop else None,
         )
 
-    def _timed_out(self) -> Outcome:
-        known = "The time for this turn ran out, and the model gave no answer when it was asked for one."
+    def _timed_out(self, limit: str = "The time for this turn ran out") -> Outcome:
+        known = f"{limit}, and the model gave no answer when it was asked for one."
         return Outcome(Reason.TIMED_OUT, known=known, step=self._step)
 
     def _failed(self, detail: Detail, known: str) -> Outcome:
@@ -258,6 +272,9 @@ class AgentLoop:
 
     def _ran_s(self) -> float:
         return self._turn.running_s + self._means.now() - self._began
+
+    def _ends_at(self) -> float:
+        return self._began + self._means.limits.turn_s - self._turn.running_s
 
     def _limit_reached(self) -> EmptyCause | None:
         limits = self._means.limits

@@ -14,6 +14,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -87,6 +88,12 @@ class Gateway:
         self._checks = {name: _check_of(tool.spec) for name, tool in self._tools.items()}
         self._limits = limits
         self._now = now
+
+    def limited(self, limits: Limits) -> Gateway:
+        """The same door under the limits of one channel."""
+        made = copy(self)
+        made._limits = limits
+        return made
 
     @property
     def specs(self) -> list[ToolSpec]:

@@ -10,8 +10,9 @@ class Limits:
     """The limits of one channel.
 
     A call, a turn and a step have `tool_timeout_s`, `turn_s` and `max_steps`; with `reserve_s` left the model is
-    asked for its answer. `patience_s` is how long a batch goes on once a steer waits. A lease lasts `lease_s`, is
-    renewed every `renew_s`, and nothing starts within `lease_margin_s` of its end.
+    asked for its answer. `patience_s` is how long a batch goes on once a steer waits, `reading_s` how long Slack may
+    take to say what the words of a turn refer to. A lease lasts `lease_s`, is renewed every `renew_s`, and nothing
+    starts within `lease_margin_s` of its end.
     """
 
     tool_timeout_s: float = 10.0
@@ -20,6 +21,7 @@ class Limits:
     reserve_s: float = 30.0
     rung_s: float = 60.0
     patience_s: float = 2.0
+    reading_s: float = 20.0
     quiet_s: float = 1.0
     quiet_max_s: float = 3.0
     lease_s: float = 15.0

@@ -15,11 +15,16 @@ from typing import Protocol
 
 from core.actor import Actor, Fault, Reader, Seen
 from core.agent_loop import Means
+from core.cancel import LETTING_GO_S
 from core.control import Control, Mail
 from core.errors import LostLease
 from core.ledger import Claimed, Frozen
-from core.messages import Epoch, SessionId, TurnId
+from core.limits import Limits
+from core.messages import ChannelId, Epoch, SessionId, TurnId
 from core.ports import Doorbell
+
+LAST_S = 2 * LETTING_GO_S
+"""What is left of the time to drain for turns that have to be cancelled: calls let go, leases go back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Worker:
         settled: Seen,
         fault: Fault,
         trouble: Callable[[BaseException], None],
+        limits_of: Callable[[ChannelId], Limits] | None = None,
     ) -> None:
         self._means = means
         self._rounds = rounds
@@ -87,9 +93,9 @@ class Worker:
         self._settled = settled
         self._fault = fault
         self._trouble = trouble
+        self._limits_of = limits_of or (lambda _channel: means.limits)
         self._held: dict[SessionId, _Held] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
-        self._again: set[SessionId] = set()
         self._looks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._wake = asyncio.Event()
@@ -112,11 +118,14 @@ class Worker:
         self._draining = True
         for held in self._held.values():
             held.control.drain()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._means.limits.drain_s - 1)
-        for task in list(self._tasks.values()):
+        await self._ended_within(self._means.limits.drain_s - LAST_S)
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._ended_within(LAST_S)
+
+    async def _ended_within(self, seconds: float) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=seconds)
 
     # -- the bell and the round
 
@@ -130,9 +139,7 @@ class Worker:
             task = asyncio.ensure_future(self._read_mail(session))
             self._looks.add(task)
             task.add_done_callback(self._looks.discard)
-        elif session in self._tasks:
-            self._again.add(session)
-        else:
+        elif session not in self._tasks:
             self._wake.set()
 
     async def _read_mail(self, session: SessionId) -> None:
@@ -164,7 +171,7 @@ class Worker:
             return
         paused = await self._rounds.paused()
         for due in await self._rounds.due(self._means.limits.poll_s):
-            if due.session in self._tasks:
+            if due.session in self._tasks or self._draining:
                 continue
             if due.only_to_settle or (not paused and self._busy < self._slots):
                 self._start(due)
@@ -189,7 +196,6 @@ class Worker:
         self._busy -= not due.only_to_settle
         self._tasks.pop(session, None)
         self._held.pop(session, None)
-        self._again.discard(session)
         self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._trouble(error)
@@ -202,7 +208,8 @@ class Worker:
             lambda: self._frozen(due.session),
             self._reader,
             worker=self.name,
-            control=lambda: Control(self._means.limits, self._means.now),
+            limits=self._limits_of,
+            draining=lambda: self._draining,
             taken=self._took,
             settled=self._settled,
             fault=self._fault,
@@ -212,11 +219,11 @@ class Worker:
         except LostLease as lost:
             self._trouble(lost)
 
-    def _took(self, claimed: Claimed, control: Control) -> None:
+    def _took(self, claimed: Claimed, control: Control, asked_at: float) -> None:
         limits = self._means.limits
         session = claimed.lease.session
         before = self._held.get(session)
-        deadline = self._means.now() + limits.lease_s - limits.lease_margin_s
+        deadline = asked_at + limits.lease_s - limits.lease_margin_s
         if before is not None and before.epoch == claimed.lease.epoch:
             deadline = max(deadline, before.deadline)
         control.lease_deadline = deadline
