@@ -35,7 +35,7 @@ ENDINGS: dict[tuple[str, str], Ending] = {
         "Press Retry, or reply here with where to look.",
     ),
     ("timed_out", ""): _problem(
-        "Ran out of time{at}, before there was an answer.",
+        "Reached its limit{at}, before there was an answer.",
         "Press Retry, or reply here with something narrower.",
     ),
     ("abandoned", ""): _problem(

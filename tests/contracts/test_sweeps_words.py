@@ -40,7 +40,7 @@ async def test_a_request_that_nobody_began_for_an_hour_is_not_run_and_its_card_a
     assert await thread.reasons() == ["timed_out"]
     card = await drawn(thread.db, arrived.turn)
     said = [text for _, text in card.lines]
-    assert card.headline == "Ran out of time before the first step, before there was an answer."
+    assert card.headline == "Reached its limit before the first step, before there was an answer."
     assert any(
         text.startswith("Known: Nobody was there to begin: this waited 1 h 0 min, so I ask first. Nothing was run.")
         and text.endswith("Is it still wanted?")

@@ -63,7 +63,7 @@ ENDS = [
     ("cancelled", None, "Stopped by @{U0ONCALL} at step 3. The task is over; mention me here to start again.", ()),
     ("dispatched", None, "The helpers are done, continued below.", ()),
     ("awaiting", None, "Asked a question and ended here. It goes on with the answer.", ()),
-    ("timed_out", None, "Ran out of time at step 3, before there was an answer.", (Button.RETRY,)),
+    ("timed_out", None, "Reached its limit at step 3, before there was an answer.", (Button.RETRY,)),
     ("abandoned", None, "Given up at step 3: the worker crashed three times on this turn.", (Button.RETRY,)),
     ("failed", "refused_by_model", "The model declined to answer this.", (Button.RETRY,)),
     ("failed", "channel_archived", "Ended at step 3: this channel was archived while the turn ran.", ()),
