@@ -200,6 +200,7 @@ async def build(
             settled=watching.settled,
             fault=watching.fault,
             trouble=watching.trouble,
+            limits_of=channels.limits,
         )
         bolt = _bolt(settings, client)
         _events(settings, client, me, channels, mailbox, db, telemetry, now).register(bolt)
