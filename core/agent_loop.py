@@ -26,8 +26,8 @@ from core.history import EntryKind, append, calls_of, result_block, text_of, use
 from core.ledger import Claimed, Ledger, Spent
 from core.limits import Limits
 from core.ports import Evidence, Model, ModelAnswer
-from core.remediation import EmptyCause, Looked, Rung, ask, next_rung, summary
-from core.safe_point import Balance, Force, Probe
+from core.remediation import NOT_WHOLE, EmptyCause, Looked, Rung, ask, next_rung, summary
+from core.safe_point import Balance, Force, Probe, delta
 from core.settle import Detail, Outcome, Reason, reason_of
 from core.turn import Stamp
 
@@ -44,14 +44,6 @@ End: TypeAlias = "Outcome | Leave"
 
 `HANDED_OVER`: the turn goes on at another worker. `JOIN`: words came before the first request; claim again.
 """
-
-
-HALF = {
-    "max_tokens": EmptyCause.MAX_TOKENS,
-    "model_context_window_exceeded": EmptyCause.NOTHING,
-    "pause_turn": EmptyCause.NOTHING,
-}
-"""Stop reasons of answers that are not whole: neither is their text an answer, nor are their calls run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +123,12 @@ class AgentLoop:
         if got.stop_reason == "refusal":
             return self._failed(Detail.REFUSED_BY_MODEL, f"The model declined to answer this. {text[:300]}".strip())
         blocks = calls_of(got.content)
-        whole = got.stop_reason not in HALF
+        whole = got.stop_reason not in NOT_WHOLE
         if blocks and whole and not self._without_tools():
             return await self._work(got, blocks)
         if text and not blocks and whole:
             return Outcome(Reason.COMPLETED, answer=got.content, answer_text=text, step=self._step)
-        await self._climb(HALF.get(got.stop_reason, EmptyCause.NOTHING))
+        await self._climb(NOT_WHOLE.get(got.stop_reason, EmptyCause.NOTHING))
         return None
 
     # -- a batch
@@ -177,8 +169,10 @@ class AgentLoop:
 
     async def _close(self, step: int, results: Sequence[CallResult]) -> End | None:
         blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
+        still_open = self._balance.open + delta(blocks)
+        probe = self._probe if still_open == 0 else lambda _steers: None
+        closed = await self._means.ledger.close(self._turn, step, results, probe)
         self._balance.observe(blocks)
-        closed = await self._means.ledger.close(self._turn, step, results, self._probe)
         append(self._messages, EntryKind.RESULTS, blocks)
         self._remember(results)
         if any(result.status is CallStatus.UNKNOWN for result in results):
@@ -194,8 +188,6 @@ class AgentLoop:
         return self._stamped(closed.stamp) if closed.stamp is not None else None
 
     def _probe(self, steers: int) -> Stamp | None:
-        if self.calls_open:
-            return None
         return Probe({Force.STEER: lambda: steers > 0, Force.DRAIN: lambda: self._control.drain_at is not None}).ask()
 
     # -- the ladder

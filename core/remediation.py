@@ -12,7 +12,7 @@ assistant entry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -34,6 +34,14 @@ class EmptyCause(StrEnum):
     MAX_TOKENS = "max_tokens"
     STEP_LIMIT = "step_limit"
     TIME_LIMIT = "time_limit"
+
+
+NOT_WHOLE: Mapping[str, EmptyCause] = {
+    "max_tokens": EmptyCause.MAX_TOKENS,
+    "model_context_window_exceeded": EmptyCause.NOTHING,
+    "pause_turn": EmptyCause.NOTHING,
+}
+"""Stop reasons of messages that are not whole: neither is their text an answer, nor are their calls run."""
 
 
 def next_rung(rung: Rung, cause: EmptyCause, *, has_fallback: bool) -> Rung:

@@ -196,8 +196,9 @@ class Worker:
         self._busy -= not due.only_to_settle
         self._tasks.pop(session, None)
         self._held.pop(session, None)
-        self._wake.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            self._wake.set()
+        else:
             self._trouble(error)
 
     async def _serve(self, due: Due) -> None:
