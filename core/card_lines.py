@@ -2,21 +2,30 @@
 
 A call that went wrong says how, in words that are true: cancelled is not failed, denied did not run, and unknown may
 have run. What is folded away is counted, and what must not be overlooked in it is counted by name.
+
+A read is a name and what it asks, on about one line: what it was exactly is in the ledger. A call that writes keeps
+the name of each of its arguments, because people judge it by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from core.card_words import span
+from core.redaction import redact
 
 SHOWN_STEPS = 2
 SHOWN_CALLS = 6
 TOOL_CHARS = 60
 SUMMARY_CHARS = 110
+READ_CHARS = 58
+"""A read with its tool: one line of a thread on a desk, two on a phone."""
+LEAST_READ_CHARS = 24
+WORTH_TELLING_S = 1.0
 SAID_CHARS = 240
 ASKED_CHARS = 160
 
@@ -72,12 +81,13 @@ CALL_WORDS: dict[CallState, tuple[Glyph, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """One tool call. `seconds` is how long it took or has been running."""
+    """One tool call. `seconds` is how long it took or has been running; `writes`: it may change something."""
 
     tool: str
     summary: str
     state: CallState
     seconds: float | None = None
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +150,33 @@ def _troubles(calls: Sequence[CallLine]) -> str:
     return f" ({said})" if said else ""
 
 
+def asks(arguments: Mapping[str, Any], *, writes: bool) -> str:
+    """What a call asks, redacted: the texts among the arguments of a read, every argument of a write by its name."""
+    if writes:
+        words = " ".join(f"{name}={_plain(value)}" for name, value in arguments.items())
+    else:
+        words = ", ".join(value for value in arguments.values() if isinstance(value, str) and value)
+    return redact(" ".join(words.split()))
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def tool_words(tool: str) -> str:
+    """The name of a tool as words: `prometheus_query` reads as "prometheus query"."""
+    return short(tool.replace("_", " "), TOOL_CHARS) or tool
+
+
 def _call(call: CallLine) -> Line:
     glyph, words = CALL_WORDS[call.state]
-    took = span(call.seconds) if call.seconds is not None else ""
-    summary = short(call.summary, SUMMARY_CHARS)
-    tool = short(call.tool, TOOL_CHARS)
+    quick = call.state is CallState.OK and (call.seconds or 0.0) < WORTH_TELLING_S
+    took = span(call.seconds) if call.seconds is not None and not quick else ""
+    tool = tool_words(call.tool)
+    if call.writes:
+        summary = short(call.summary, SUMMARY_CHARS)
+    else:
+        summary = ends(call.summary, max(LEAST_READ_CHARS, READ_CHARS - len(tool)))
     what = f"{tool}: {summary}" if summary else tool
     after = f"{words} after {took}" if words == "timed out" and took else ", ".join(p for p in (words, took) if p)
     return glyph, f"{what} ({after})" if after else what
@@ -187,3 +219,12 @@ def short(text: str, limit: int) -> str:
     """One line, at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def ends(text: str, limit: int) -> str:
+    """One line, at most `limit` characters: what is too long loses its middle, because both ends of a query tell."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    tail = limit // 3
+    return f"{line[: limit - tail - 1].rstrip()}…{line[-tail:].lstrip()}"

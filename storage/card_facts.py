@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.card import CallLine, CallState, CardFacts, StepLine
+from core.card_lines import asks, tool_words
 from core.gateway import CallStatus
 from core.messages import TurnId, UserId
+from core.ports import Tier
 from core.remediation import Rung
 from storage.database import now
 from storage.ledger.common import Row, one, rows, strongest
@@ -19,6 +23,7 @@ from storage.tables import (
     calls,
     cards,
     costs,
+    entries,
     outbox,
     sessions,
     settles,
@@ -39,6 +44,7 @@ STATES = {
     CallStatus.INTERRUPTED: CallState.INTERRUPTED,
     CallStatus.NOT_RUN: CallState.NOT_RUN,
 }
+REMEMBERED_CALLS = 2_000
 
 
 async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) -> CardFacts | None:
@@ -61,12 +67,14 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
                 calls.c.step,
                 calls.c.tool,
                 calls.c.status,
-                calls.c.input_summary,
+                calls.c.tier,
+                calls.c.arguments,
                 calls.c.duration_ms,
             )
             .where(calls.c.turn_id == turn_id)
             .order_by(calls.c.step, calls.c.position),
-        )
+        ),
+        {} if settle else await _said(tx, turn_id),
     )
     cost = settle["cost_usd"] if settle else await _cost(tx, turn_id)
     stop = None if settle else await _stop(tx, turn)
@@ -96,19 +104,45 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
     )
 
 
-def _steps(found: Sequence[Row]) -> tuple[StepLine, ...]:
+def _steps(found: Sequence[Row], said: Mapping[int, str]) -> tuple[StepLine, ...]:
     numbers = sorted({row["step"] for row in found})
-    return tuple(StepLine(number, tuple(_line(row) for row in found if row["step"] == number)) for number in numbers)
+    return tuple(
+        StepLine(number, tuple(_line(row) for row in found if row["step"] == number), said.get(number, ""))
+        for number in numbers
+    )
+
+
+async def _said(tx: AsyncConnection, turn_id: TurnId) -> dict[int, str]:
+    """What the model said beside the calls of its last step."""
+    last = await rows(
+        tx,
+        select(entries.c.step, entries.c.body)
+        .where(entries.c.turn_id == turn_id, entries.c.kind == "assistant")
+        .order_by(entries.c.seq.desc())
+        .limit(1),
+    )
+    return {row["step"]: _text_of(row["body"]) for row in last}
+
+
+def _text_of(body: str) -> str:
+    return " ".join(block["text"] for block in json.loads(body) if block.get("type") == "text")
 
 
 def _line(row: Row) -> CallLine:
     took = row["duration_ms"]
     return CallLine(
         row["tool"],
-        row["input_summary"],
+        _asks(row["arguments"], row["tier"]),
         STATES[CallStatus(row["status"])],
         None if took is None else took / 1000,
+        row["tier"] != Tier.READ,
     )
+
+
+@lru_cache(REMEMBERED_CALLS)
+def _asks(arguments: str, tier: str) -> str:
+    """A card is drawn many times, and its calls stay what they are."""
+    return asks(json.loads(arguments), writes=tier != Tier.READ)
 
 
 def _doing(turn: Row, steps: Sequence[StepLine]) -> str:
@@ -116,7 +150,7 @@ def _doing(turn: Row, steps: Sequence[StepLine]) -> str:
         return "getting ready"
     running = [call for call in steps[-1].calls if call.state is CallState.RUNNING] if steps else []
     if running:
-        return f"running {len(running)} call{'s' if len(running) > 1 else ''}"
+        return f"running {tool_words(running[0].tool) if len(running) == 1 else f'{len(running)} calls'}"
     return "asking for the answer once more" if turn["rung"] > Rung.GROUND else "thinking"
 
 

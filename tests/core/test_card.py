@@ -20,6 +20,7 @@ from core.card import (
     StepLine,
     view,
 )
+from core.card_lines import asks
 from core.errors import IllegalMove
 from core.messages import Level, TurnId, UserId
 
@@ -169,6 +170,30 @@ def test_older_steps_are_folded_and_many_calls_are_counted() -> None:
     assert (Glyph.FOLDED, "4 earlier steps, 36 calls") in card.lines
     assert (Glyph.FOLDED, "and 3 more calls") in card.lines
     assert len(card.lines) < 20
+
+
+def test_a_read_is_one_line_with_both_ends_of_its_query() -> None:
+    query = 'sum by (service) (rate(http_requests_total{service="checkout",status=~"5.."}[5m]))'
+    card = view(replace(RUNNING, steps=(StepLine(1, (CallLine("prometheus_query", query, CallState.OK, 0.1),)),)))
+    assert (Glyph.OK, 'prometheus query: sum by (service) (rate(http…=~"5.."}[5m]))') in card.lines
+
+
+def test_a_write_keeps_each_argument_by_its_name() -> None:
+    asked = {"namespace": "shop", "deployment": "gateway", "to_revision": 41, "dry": False}
+    said = asks(asked, writes=True)
+    assert said == "namespace=shop deployment=gateway to_revision=41 dry=false"
+    card = view(
+        replace(RUNNING, steps=(StepLine(1, (CallLine("rollback", said, CallState.RUNNING, None, writes=True),)),))
+    )
+    assert (Glyph.RUNNING, f"rollback: {said} (running)") in card.lines
+
+
+def test_what_a_call_asks_shows_no_secret() -> None:
+    for writes in (False, True):
+        said = asks(
+            {"query": "{app='x'} |= 'Authorization: Bearer sk-ant-api03-abcdefghijklmnopqrstuv'"}, writes=writes
+        )
+        assert "abcdefghijkl" not in said and "app='x'" in said
 
 
 def test_what_is_folded_away_still_names_an_unknown_outcome() -> None:
