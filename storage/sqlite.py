@@ -1,14 +1,16 @@
-"""SQLite's connections: one hop to the connection's thread a statement, and every transaction opened on purpose.
+"""SQLite's connections: statements run in the event loop, commits in a thread, every transaction opened on purpose.
 
-Two promises:
+Three promises:
 
 * The driver is in autocommit and the connection itself sends `begin` before the first statement of a transaction:
   `BEGIN IMMEDIATE` for writers, because a transaction that reads first and writes later silently loses updates
-  or dies of SQLITE_BUSY half-way. It travels with that statement, so it costs no hop of its own.
-* A statement, its rows and the end of its cursor are one hop, where aiosqlite needs four: most of the CPU of a
-  durable turn would be spent on those hops.
+  or dies of SQLITE_BUSY half-way.
+* A statement takes tens of microseconds, a hop to a thread and back takes longer: so statements run where they are
+  asked for. Only the commit of a writer waits for the disk, and waits for it in the connection's thread.
+* What would block in SQLite's busy handler sleeps in the loop instead, so another process that writes stops nobody
+  here but whoever wants to write.
 
-`InlineConnection` has no thread at all: under a virtual clock a statement must end before time can jump.
+Under a virtual clock nothing has a thread: a statement must end before time can jump.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ def opener(*, begin: str, clock: Callable[[], float], inline: bool, durable: boo
         "PRAGMA journal_mode = WAL",
         f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}",
         "PRAGMA foreign_keys = ON",
-        f"PRAGMA busy_timeout = {0 if inline else round(BUSY_TIMEOUT_S * 1000)}",
+        "PRAGMA busy_timeout = 0",
     ]
-    if begin == "BEGIN":
+    reads = begin == "BEGIN"
+    if reads:
         pragmas.append("PRAGMA query_only = ON")
 
     def open_file(path: str, options: dict[str, Any]) -> sqlite3.Connection:
@@ -51,18 +54,18 @@ def opener(*, begin: str, clock: Callable[[], float], inline: bool, durable: boo
         return connection
 
     async def open_connection(path: str, **options: Any) -> aiosqlite.Connection:
-        kind = InlineConnection if inline else OneHopConnection
-        connection: OneHopConnection = kind(partial(open_file, path, options), begin)
+        kind = InlineConnection if inline or reads or not durable else ThreadedCommits
+        connection: ThreadedCommits = kind(partial(open_file, path, options), begin)
         await connection
         return connection
 
     return open_connection
 
 
-class OneHopCursor:
+class Cursor:
     """The cursor that SQLAlchemy drives: the rows are here when `execute` returns."""
 
-    def __init__(self, connection: OneHopConnection) -> None:
+    def __init__(self, connection: ThreadedCommits) -> None:
         self._connection = connection
         self._rows: list[Any] = []
         self.description: Any = None
@@ -70,13 +73,13 @@ class OneHopCursor:
         self.lastrowid: int | None = None
         self.arraysize = 1
 
-    async def __aenter__(self) -> OneHopCursor:
+    async def __aenter__(self) -> Cursor:
         return self
 
-    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> OneHopCursor:
+    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
         return await self._connection.step(partial(self._run, "execute", sql, parameters))
 
-    async def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> OneHopCursor:
+    async def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> Cursor:
         return await self._connection.step(partial(self._run, "executemany", sql, parameters))
 
     async def fetchall(self) -> list[Any]:
@@ -84,9 +87,9 @@ class OneHopCursor:
         return rows
 
     async def close(self) -> None:
-        """Nothing is open: the hop closed it."""
+        """Nothing is open: the statement has ended."""
 
-    def _run(self, method: str, sql: str, parameters: Any, connection: sqlite3.Connection) -> OneHopCursor:
+    def _run(self, method: str, sql: str, parameters: Any, connection: sqlite3.Connection) -> Cursor:
         cursor = getattr(connection, method)(sql, parameters)
         self.description = cursor.description
         self._rows = cursor.fetchall() if cursor.description else []
@@ -96,8 +99,8 @@ class OneHopCursor:
         return self
 
 
-class OneHopConnection(aiosqlite.Connection):
-    """A connection whose thread gets a whole statement at a time."""
+class ThreadedCommits(aiosqlite.Connection):
+    """A connection whose statements run here; its commits and rollbacks run in its thread, one after another."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection], begin: str) -> None:
         super().__init__(connector, iter_chunk_size=64)
@@ -105,32 +108,30 @@ class OneHopConnection(aiosqlite.Connection):
         self._thread.daemon = True
 
     def cursor(self) -> Any:
-        return OneHopCursor(self)
+        return Cursor(self)
 
-    async def step(self, work: Callable[[sqlite3.Connection], OneHopCursor]) -> OneHopCursor:
-        result: OneHopCursor = await self._hop(partial(self._in_transaction, work))
+    async def step(self, work: Callable[[sqlite3.Connection], Cursor]) -> Cursor:
+        """One statement, in a transaction."""
+        result: Cursor = await unless_busy(partial(self._in_transaction, work))
         return result
 
     async def commit(self) -> None:
         if self._conn.in_transaction:
-            await self._hop(self._conn.commit)
+            await self._execute(self._conn.commit)  # type: ignore[no-untyped-call]
 
     async def rollback(self) -> None:
         if self._conn.in_transaction:
-            await self._hop(self._conn.rollback)
+            await self._execute(self._conn.rollback)  # type: ignore[no-untyped-call]
 
-    async def _hop(self, work: Callable[[], Any]) -> Any:
-        return await self._execute(work)  # type: ignore[no-untyped-call]
-
-    def _in_transaction(self, work: Callable[[sqlite3.Connection], OneHopCursor]) -> OneHopCursor:
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], Cursor]) -> Cursor:
         connection = self._conn
         if not connection.in_transaction:
             connection.execute(self._begin).close()
         return work(connection)
 
 
-class InlineConnection(OneHopConnection):
-    """The same without a thread. What would block in SQLite's busy handler sleeps in the loop instead."""
+class InlineConnection(ThreadedCommits):
+    """The same without a thread: for what never waits for the disk."""
 
     async def _connect(self) -> InlineConnection:
         self._connection = self._connector()
@@ -140,14 +141,7 @@ class InlineConnection(OneHopConnection):
         return self._connect().__await__()
 
     async def _execute(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        for _ in range(round(BUSY_TIMEOUT_S / _BUSY_POLL_S)):
-            try:
-                return fn(*args, **kwargs)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                    raise
-                await asyncio.sleep(_BUSY_POLL_S)
-        return fn(*args, **kwargs)
+        return await unless_busy(partial(fn, *args, **kwargs))
 
     async def close(self) -> None:
         self.stop()
@@ -157,3 +151,15 @@ class InlineConnection(OneHopConnection):
         self._running = False
         if connection is not None:
             connection.close()
+
+
+async def unless_busy(work: Callable[[], Any]) -> Any:
+    """Do `work`; while another process keeps SQLite busy, again, for at most `BUSY_TIMEOUT_S`."""
+    for _ in range(round(BUSY_TIMEOUT_S / _BUSY_POLL_S)):
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            await asyncio.sleep(_BUSY_POLL_S)
+    return work()
