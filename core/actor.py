@@ -14,7 +14,7 @@ from typing import Protocol
 
 from core.agent_loop import AgentLoop, End, Leave, Means
 from core.cancel import let_go
-from core.control import Control
+from core.control import Control, Mail
 from core.errors import LostLease
 from core.ledger import Claimed, Frozen, Lease, Settled, Surroundings, Wanted
 from core.limits import Limits
@@ -140,6 +140,8 @@ class Actor:
     async def _end(self, claimed: Claimed, control: Control, loop: AgentLoop) -> End:
         if claimed.stop is not None:
             control.stop = claimed.stop
+        if claimed.steers:
+            control.note(Mail(steers=claimed.steers))
         try:
             end = await loop.close_what_was_open() if claimed.open_calls else None
             if end is None:

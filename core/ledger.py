@@ -79,7 +79,8 @@ class Claimed:
 
     `wanted` is set when Slack must be read first: nothing was consumed yet, claim again with `Surroundings`.
     `messages` is the projected history. `stop` is a stop in scope, `stamp` a cut that was never settled: both
-    mean that the turn is only to be closed and settled.
+    mean that the turn is only to be closed and settled. `steers` wait for a turn that is under way: it is cut before
+    it asks again.
     """
 
     lease: Lease
@@ -102,6 +103,7 @@ class Claimed:
     crashes: int = 0
     stop: StopFact | None = None
     stamp: Stamp | None = None
+    steers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

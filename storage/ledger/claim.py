@@ -22,7 +22,7 @@ from core.ports import Evidence
 from core.remediation import EmptyCause, Looked, Rung
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
-from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, one, rows, stop_of, unsettled
+from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, mail_of, one, rows, stop_of, unsettled
 from storage.tables import attempts, calls, entries, messages, sessions, turns
 from storage.words import spoken
 
@@ -71,7 +71,9 @@ async def claim(
     history = await _history(tx, session_id)
     _place(claimed, history)
     next_seq = session["next_seq"]
-    if stop is None and stamp is None and not _answered(history, turn_id):
+    if _under_way(history, turn_id):
+        claimed.steers = (await mail_of(tx, session_id, turn_id)).steers
+    elif stop is None and stamp is None:
         words = await _words(tx, session_id, turn_id)
         claimed.wanted = _wanted(session, words) if surroundings is None else None
         if claimed.wanted is None and words:
@@ -167,8 +169,9 @@ async def history(tx: AsyncConnection, session: SessionId) -> list[dict[str, Any
     return project(entry for _, entry in await _history(tx, session))
 
 
-def _answered(found: Sequence[tuple[str, Entry]], turn: TurnId) -> bool:
-    return any(owner == turn and entry.kind is EntryKind.ASSISTANT for owner, entry in found)
+def _under_way(found: Sequence[tuple[str, Entry]], turn: TurnId) -> bool:
+    """Whether the turn has taken a step or a rung: then words that come are not its own any more."""
+    return any(owner == turn and entry.kind is not EntryKind.USER for owner, entry in found)
 
 
 def _place(claimed: Claimed, found: Sequence[tuple[str, Entry]]) -> None:

@@ -82,10 +82,15 @@ def _asked(word: Row) -> bool:
 
 
 def _under_the_lock(outcome: Outcome, mail: Mail) -> Outcome:
-    """A stop in scope wins, except over a write whose outcome is unknown: that has to be said."""
-    if mail.stop is None or outcome.detail is Detail.OUTCOME_UNKNOWN:
-        return outcome
-    return stopped_outcome(outcome, mail.stop)
+    """A stop in scope wins, except over a write whose outcome is unknown: that has to be said.
+
+    A steer ends the ladder up to its last rung: whoever redirects is not told that there was no answer.
+    """
+    if mail.stop is not None and outcome.detail is not Detail.OUTCOME_UNKNOWN:
+        return stopped_outcome(outcome, mail.stop)
+    if mail.steers and outcome.reason is Reason.EMPTY:
+        return Outcome(Reason.STEERED, stamp=Stamp.STEER, step=outcome.step)
+    return outcome
 
 
 def stopped_outcome(outcome: Outcome, stop: StopFact) -> Outcome:
