@@ -76,7 +76,7 @@ class PaperLedger:
         self.wrote.append((verb, *what))
 
     def _unless_stopped(self) -> None:
-        if self.box.stop is not None:
+        if self.box.stop is not None and not self.lost:
             raise Stopped("a stop in scope")
 
     async def claim(self, session: SessionId, worker: str, frozen: Frozen, **given: Any) -> Claimed | None:
