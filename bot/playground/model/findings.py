@@ -197,27 +197,50 @@ def _span(limits: Sequence[str]) -> tuple[str, str]:
 
 
 def _evidence(found: Findings) -> list[str]:
+    """A short line for each proof: of a row only the cells that prove something, of a log line its words."""
     named = [
-        ("Rollout history", found.change.line if found.change else ""),
+        ("Rollout history", _cell_with(found.change.ticket, found.change.line) if found.change else ""),
         ("Time limits for `/checkout` in `gateway-routes`", ", then ".join(found.limits)),
-        ("Gateway log", found.log),
-        ("Time-outs per second by upstream", found.timeouts),
-        ("Slowest 1 % of checkout, in seconds", found.latency),
-        *(("5xx per second", line) for line in found.errors),
+        ("Gateway log", _message(found.log)),
+        ("Time-outs per second by upstream", _rise(found.timeouts)),
+        ("Slowest 1 % of checkout, in seconds", _figure(found.latency)),
+        *(("5xx per second", _figure(line)) for line in found.errors),
     ]
     return [f"{name}: {quoted(line)}" for name, line in named if line]
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|") if cell.strip()]
+
+
+def _cell_with(word: str, row: str) -> str:
+    return next((cell for cell in _cells(row) if word and word in cell), row)
+
+
+def _message(line: str) -> str:
+    """What a structured log line says, without the fields around it."""
+    said = re.search(r'\bmsg="([^"]+)"', line)
+    return said.group(1) if said else line
+
+
+def _rise(row: str) -> str:
+    """Of a series (name, first, last, lowest, highest, ...) where it began and how high it went."""
+    cells = _cells(row)
+    return f"{cells[1]}, highest {cells[4]}" if len(cells) > 4 else row
+
+
+def _figure(row: str) -> str:
+    return _cells(row)[-1] if _cells(row) else row
 
 
 def _red_herring(found: Findings, host: str) -> list[str]:
     if not found.cpu:
         return []
+    cpu = quoted(_figure(found.cpu))
     if found.even_hosts:
         rates = ", ".join(f"{name} {value:.3g}/s" for name, value in found.even_hosts)
-        return [
-            f"{host} is a red herring: its CPU is high ({quoted(found.cpu)}), but all hosts fail alike ({rates}).",
-            "",
-        ]
-    return [f"{host} is busy ({quoted(found.cpu)}), but nothing that I saw ties the errors to it.", ""]
+        return [f"{host} is a red herring: its CPU is high ({cpu}), but all hosts fail alike ({rates}).", ""]
+    return [f"{host} is busy ({cpu}), but nothing that I saw ties the errors to it.", ""]
 
 
 def _unproven(found: Findings, host: str, *, chinese: bool) -> str:
