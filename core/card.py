@@ -76,7 +76,8 @@ class CardFacts:
     """Everything that a card may say. `reason` and `detail` are the values of the settle; times in seconds.
 
     `doing` completes "Investigating: ..." or, while suspended, "Waiting for ...", without a full stop.
-    `quiet`: a turn that waits until nobody has written for a moment. `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
+    `quiet`: a turn that waits until nobody has written for a moment.
+    `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
     `ended_by`, `ended_step`: who steered or stopped, at which step. `answer_fallback`: the answer that Slack refused
     as a message. `request_link`: the post that asks for approval. `withdrawn`: requests that no longer wait.
     """

@@ -18,6 +18,7 @@ class Notice(StrEnum):
     REFUSED_STOP = "refused_stop"
     REFUSED_APPROVE = "refused_approve"
     NOTHING_RUNNING = "nothing_running"
+    NOTHING_HERE = "nothing_here"
     ALREADY_ENDED = "already_ended"
     STILL_WORKING = "still_working"
     KEPT_AS_NOTE = "kept_as_note"
@@ -40,6 +41,7 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         "Ask one of them.",
         Notice.NOTHING_RUNNING: "Nothing is running in this thread, so there was nothing to stop. "
         "I keep your stop: it also ends anything asked before it that has not started yet.",
+        Notice.NOTHING_HERE: "Nothing of mine is running here, so there was nothing to stop.",
         Notice.ALREADY_ENDED: "That turn has already ended, so nothing was changed. "
         "Write in the thread to go on from here.",
         Notice.STILL_WORKING: "I am already at work in this thread, so I did not start again. "

@@ -143,7 +143,7 @@ async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
         ),
     )
     newer = or_(
-        cards.c.message_ts.is_(None),
+        and_(cards.c.message_ts.is_(None), ~_follows_a_card_that_shows_work()),
         settled,
         stopping,
         and_(
@@ -193,6 +193,19 @@ async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
         )
         for row in await rows(tx, statement)
     ]
+
+
+def _follows_a_card_that_shows_work() -> Any:
+    """Whether another card of the thread still shows a turn that has ended: two must not seem to run."""
+    before, ended = cards.alias("before"), settles.alias("ended")
+    return exists().where(
+        before.c.session_id == cards.c.session_id,
+        before.c.turn_id != cards.c.turn_id,
+        before.c.state == "open",
+        or_(before.c.message_ts.is_not(None), before.c.sending.is_not(None)),
+        ended.c.turn_id == before.c.turn_id,
+        ended.c.reason.not_in(["dispatched", "awaiting"]),
+    )
 
 
 async def item_sending(tx: AsyncConnection, item: int) -> None:

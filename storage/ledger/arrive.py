@@ -31,7 +31,7 @@ from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
 from storage.ledger.common import Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.scene import Scene, early_stop, find, new_session, target, who
-from storage.ledger.signs import BEFORE_START, ChannelPolicy, list_running, notice, sign, tell
+from storage.ledger.signs import BEFORE_START, ChannelPolicy, notice, outside, sign, tell
 from storage.tables import messages, stops, turns
 
 STATES: Mapping[Disposition, str] = {
@@ -64,7 +64,7 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
         return Arrived(None, duplicate=True)
     found = await find(tx, arrival)
     if found is None and arrival.place is Place.OUTSIDE:
-        return Arrived(None, notice=await list_running(tx, dialect, arrival))
+        return Arrived(None, notice=await outside(tx, dialect, arrival, policy))
     if found is None and not _founds(arrival):
         return Arrived(None)
     session = await lock(tx, found or await new_session(tx, ids, dialect, arrival))
@@ -81,7 +81,7 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
 
 def _founds(arrival: Arrival) -> bool:
     """Whether an arrival may found a session."""
-    return arrival.place is not Place.TARGET and (not arrival.only_in_session or early_stop(arrival))
+    return early_stop(arrival) or not (arrival.only_in_session or arrival.place is Place.TARGET)
 
 
 def _case(scene: Scene, arrival: Arrival) -> Case:
@@ -130,9 +130,17 @@ async def _write(
     await sign(tx, dialect, scene, arrival, disposition, state, message)
     if stop is not None and state == "stopped":
         await tell(tx, dialect, scene, arrival, message, {"text": BEFORE_START.format(who=stop.author)})
-    elif said is not None:
+    elif said is not None and not await _heard_already(tx, scene, arrival, said):
         await notice(tx, dialect, scene, arrival, message, said, policy)
     return Arrived(SessionId(scene.session["id"]), disposition, decision.row, said, message, turn)
+
+
+async def _heard_already(tx: AsyncConnection, scene: Scene, arrival: Arrival, said: Notice) -> bool:
+    """Whether "already ended" would be said to somebody whose own stop has just ended it, or of nothing at all."""
+    if said is not Notice.ALREADY_ENDED:
+        return False
+    unknown = early_stop(arrival) and scene.session["next_turn"] == 1
+    return unknown or await stopping.is_double(tx, scene, arrival)
 
 
 async def _tombstoned(

@@ -38,7 +38,9 @@ async def find(tx: AsyncConnection, arrival: Arrival) -> SessionId | None:
         if turn is not None:
             return SessionId(turn["session_id"])
     if arrival.place is Place.TARGET and arrival.target_ts is not None:
-        return await _by_target(tx, arrival.channel, arrival.target_ts)
+        by_target = await _by_target(tx, arrival.channel, arrival.target_ts)
+        if by_target is not None or not early_stop(arrival):
+            return by_target
     known = await one(
         tx,
         select(sessions.c.id, sessions.c.next_turn).where(
@@ -58,7 +60,8 @@ def early_stop(arrival: Arrival) -> bool:
 
     A thread that holds nothing else is still none of ours: other replies in it are not stored.
     """
-    return arrival.source is Source.REPLY and arrival.marker in STOP_WORDS and arrival.rights.stop
+    by_person = arrival.source in (Source.REPLY, Source.REACTION)
+    return by_person and arrival.marker in STOP_WORDS and arrival.rights.stop
 
 
 async def _by_target(tx: AsyncConnection, channel: str, ts: str) -> SessionId | None:

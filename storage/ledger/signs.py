@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.messages import Action, Arrival, Disposition, MessageId
+from core.messages import Action, Arrival, Disposition, MessageId, Source, Who
 from core.notices import Notice, say
 from core.steering import Override
 from storage.database import now
@@ -122,11 +122,17 @@ def right_of(notice: Notice) -> str:
     }.get(notice, "ask")
 
 
-async def list_running(tx: AsyncConnection, dialect: str, arrival: Arrival) -> Notice | None:
-    """A stop that names no thread and no only turn: whoever spoke to us gets the list of what runs."""
-    if not arrival.mentioned:
-        return None
-    running = await running_turns(tx, arrival.channel)
+async def outside(tx: AsyncConnection, dialect: str, arrival: Arrival, policy: ChannelPolicy) -> Notice | None:
+    """A stop that names no thread and no only turn: its author gets the list of what runs in the channel.
+
+    Who may not stop is told so, and where nothing runs it is said only to who spoke to us: others talk, too.
+    """
+    to_us = arrival.mentioned or arrival.source is not Source.REPLY
+    if not arrival.rights.stop:
+        if arrival.who is Who.BOT or not to_us:
+            return None
+        text = say(Notice.REFUSED_STOP, who_may=policy.who_may.get("stop", ""))
+        return await _tell_outside(tx, dialect, arrival, Notice.REFUSED_STOP, {"text": text})
     listed = [
         {
             "turn": turn["id"],
@@ -134,11 +140,20 @@ async def list_running(tx: AsyncConnection, dialect: str, arrival: Arrival) -> N
             "text": turn["asked_text"][:200],
             "started": turn["created_at"],
         }
-        for turn in running
+        for turn in await running_turns(tx, arrival.channel)
     ]
+    if not listed and not to_us:
+        return None
+    found = Notice.WHICH_TURN if listed else Notice.NOTHING_HERE
+    return await _tell_outside(tx, dialect, arrival, found, {"text": say(found), "running": listed})
+
+
+async def _tell_outside(
+    tx: AsyncConnection, dialect: str, arrival: Arrival, notice: Notice, body: Mapping[str, Any]
+) -> Notice:
     place = {"id": None, "channel": arrival.channel, "thread_ts": None}
-    body = {"text": say(Notice.WHICH_TURN if listed else Notice.NOTHING_RUNNING), "running": listed}
-    values = row("ephemeral", f"which:{arrival.dedupe_key}", body, session=place, at=0.0, person=arrival.author)
+    key = f"outside:{arrival.dedupe_key}"
+    values = row("ephemeral", key, body, session=place, at=0.0, priority=Priority.STOP, person=arrival.author)
     values["created_at"] = now()
     await tx.execute(insert_ignore(outbox, dialect).values(**values))
-    return Notice.WHICH_TURN if listed else Notice.NOTHING_RUNNING
+    return notice

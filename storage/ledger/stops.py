@@ -18,7 +18,7 @@ from storage.database import now
 from storage.dialect import insert_ignore
 from storage.ledger.common import ARCHIVED, Ids, Row, one, rows
 from storage.ledger.scene import Scene
-from storage.tables import messages, sessions, settles, stops, turns
+from storage.tables import cards, messages, sessions, settles, stops, turns
 
 
 async def stop(
@@ -34,11 +34,10 @@ async def stop(
     aim = await _aim(tx, scene, arrival)
     if aim is Aim.ENDED:
         return Notice.ALREADY_ENDED
-    fact = _fact(arrival, decision)
-    level = escalate(await _last(tx, scene), fact)
-    if isinstance(level, Duplicate):
+    level = await _level(tx, scene, _fact(arrival, decision))
+    if level is None:
         return None
-    fact = StopFact(level, fact.author, fact.ts)
+    fact = StopFact(level, UserId(arrival.author), arrival.ts)
     turn = scene.turn
     reached = turn is not None and (aim is Aim.THIS or older(turn["newest_ts"], fact.ts))
     await tx.execute(
@@ -71,11 +70,39 @@ def _fact(arrival: Arrival, decision: Decision) -> StopFact:
     return StopFact(level, UserId(arrival.author), arrival.ts)
 
 
+async def _level(tx: AsyncConnection, scene: Scene, fact: StopFact) -> Level | None:
+    """The level at which a stop counts; None for the double of one that has been heard."""
+    last = await _last(tx, scene)
+    level = escalate(last, fact)
+    if not isinstance(level, Duplicate):
+        return level
+    assert last is not None
+    return fact.level if await _asked_between(tx, scene, last.ts, fact.ts) else None
+
+
+async def _asked_between(tx: AsyncConnection, scene: Scene, after: str, before: str) -> bool:
+    """Whether something was asked between two stops: the first does not reach it, so the second is no double."""
+    asked = select(messages.c.id).where(
+        messages.c.session_id == scene.session["id"],
+        messages.c.disposition.in_(["start", "steer", "queue"]),
+        messages.c.slack_ts > after,
+        messages.c.slack_ts < before,
+    )
+    return await one(tx, asked.limit(1)) is not None
+
+
+async def is_double(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> bool:
+    """Whether the same person's stop has just been heard here: fifty clicks are one stop, and one is answered."""
+    last = await _last(tx, scene)
+    fact = StopFact(Level.STEP, UserId(arrival.author), arrival.ts)
+    return last is not None and isinstance(escalate(last, fact), Duplicate)
+
+
 async def _aim(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Aim | None:
-    """What a click on a card means; None for stops that name no turn."""
-    if arrival.turn_id is None or arrival.source is not Source.BUTTON:
+    """What a click or a sign on a card means; None for stops that name no turn."""
+    named = await _named(tx, arrival)
+    if named is None:
         return None
-    named: str | None = arrival.turn_id
     while named is not None:
         settle = await one(tx, select(settles.c.reason).where(settles.c.turn_id == named))
         successor = await one(tx, select(turns.c.id, turns.c.newest_ts).where(turns.c.predecessor_id == named))
@@ -88,6 +115,17 @@ async def _aim(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Aim | Non
             return aim
         named = successor["id"]
     return Aim.ENDED
+
+
+async def _named(tx: AsyncConnection, arrival: Arrival) -> str | None:
+    """The turn whose card a stop is about. A sign on a question names none: it is about the thread."""
+    if arrival.source is Source.BUTTON:
+        return arrival.turn_id
+    if arrival.source is not Source.REACTION:
+        return None
+    card = select(cards.c.turn_id).where(cards.c.channel == arrival.channel, cards.c.message_ts == arrival.target_ts)
+    found = await one(tx, card)
+    return None if found is None else str(found["turn_id"])
 
 
 async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:

@@ -66,7 +66,7 @@ POLICY = [
     (REPLY, STOP, BOT, "ignore ignore ignore ignore"),
     (MENTION, NONE, BOT, "ignore ignore ignore ignore"),
     (Source.BUTTON, NONE, MEMBER, "refuse control control control"),
-    (Source.REACTION, NONE, MEMBER, "refuse control control control"),
+    (Source.REACTION, NONE, MEMBER, "control control control control"),
     (Source.NATIVE_STOP, NONE, MEMBER, "control control control control"),
     (Source.BUTTON, NONE, GUEST, "refuse refuse refuse refuse"),
     (Source.NATIVE_STOP, NONE, EXTERNAL, "refuse refuse refuse refuse"),
@@ -125,6 +125,7 @@ def test_a_button_of_an_ended_turn_says_so_and_leaves_no_tombstone() -> None:
 
 def test_a_native_stop_that_comes_before_its_question_stays_true() -> None:
     assert decide(Source.NATIVE_STOP, CANCEL, MEMBER, IDLE).effect is Effect.TOMBSTONE
+    assert decide(Source.REACTION, STOP, MEMBER, IDLE).effect is Effect.TOMBSTONE
 
 
 # -- buttons and decisions -------------------------------------------------------------------------------------------

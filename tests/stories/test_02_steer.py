@@ -154,5 +154,3 @@ async def test_a_write_is_never_hurried_and_the_one_behind_it_does_not_run(tmp_p
         words = words_of(thread.requests()[1])
         assert words[0] == '(result) restart says {"deployment": "checkout"}'
         assert words[1] == "(result) Not run: a person redirected the investigation. Nothing was changed by it."
-
-

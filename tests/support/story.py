@@ -1,4 +1,4 @@
-"""What the stories of steering and stopping share: tools that wait for the test, waits, and what must hold at the end."""
+"""What stories of steering and stopping share: tools that wait for the test, waits, and what must hold at the end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def quick(name: str, tier: Tier = Tier.READ) -> HeldTool:
 
 async def writing(thread: Thread, request: int) -> None:
     """Wait until the model holds its answer to this request (0 is the first)."""
-    await thread.until(lambda: len(thread.town.model.requests) > request and thread.town.model.requests[request].holding)
+    model = thread.town.model
+    assert model is not None
+    await model.wait_for(lambda seen: len(seen.requests) > request and seen.requests[request].holding, 40.0)
 
 
 async def taken(thread: Thread, ts: str, count: int = 1) -> dict[str, Any]:

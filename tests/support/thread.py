@@ -109,7 +109,7 @@ class Thread:
                 found = condition()
                 if await found if isinstance(found, Awaitable) else found:
                     return
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.02)
 
     def requests(self) -> list[Mapping[str, Any]]:
         """The bodies of the model's requests, in order."""
