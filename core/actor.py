@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from core.agent_loop import AgentLoop, End, Leave, Means
+from core.agent_loop import OUTCOME_UNKNOWN, AgentLoop, End, Leave, Means
 from core.cancel import let_go
 from core.control import Control, Mail
 from core.errors import LostLease
+from core.gateway import CallStatus
 from core.ledger import Claimed, Frozen, Lease, Settled, Surroundings, Wanted
 from core.limits import Limits
 from core.messages import ChannelId, SessionId
@@ -158,7 +159,12 @@ class Actor:
 
 
 def settled_before(claimed: Claimed) -> Outcome | None:
-    """The outcome of a turn that is only to be settled; None if it is to be run."""
+    """The outcome of a turn that is only to be settled; None if it is to be run.
+
+    A write whose outcome is unknown ends the task, also when the worker died before it could say so.
+    """
+    if any(looked.status == CallStatus.UNKNOWN.value for looked in claimed.looked):
+        return Outcome(Reason.FAILED, detail=Detail.OUTCOME_UNKNOWN, known=OUTCOME_UNKNOWN, step=claimed.steps)
     if claimed.stamp is not None:
         return from_stamp(claimed)
     if claimed.stop is not None:

@@ -22,7 +22,7 @@ from core.cancel import Cancel
 from core.control import Control
 from core.errors import LostLease, Stopped
 from core.gateway import CallResult, CallStatus, Gateway, recovered
-from core.history import EntryKind, append, calls_of, result_block, text_of, user_block
+from core.history import EntryKind, append, calls_of, result_block, text_of, user_block, with_own_ids
 from core.ledger import Claimed, Ledger, Spent
 from core.limits import Limits
 from core.ports import Evidence, Model, ModelAnswer
@@ -44,6 +44,8 @@ End: TypeAlias = "Outcome | Leave"
 
 `HANDED_OVER`: the turn goes on at another worker. `JOIN`: words came before the first request; claim again.
 """
+
+OUTCOME_UNKNOWN = "A change was sent and its outcome is not known. Check the system before anything else is done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,14 @@ class AgentLoop:
             for number, block in enumerate(blocks)
         ]
         try:
-            await means.ledger.open(self._turn, step, answer.content, calls, self.take_spent())
+            await means.ledger.open(self._turn, step, answer.content, calls, self._answerer.spent)
         except Stopped:
             await self._answerer.look_at_mail()
             return await self._cut(Cancel.STOP_STEP)
+        self.take_spent()
         self._step = step
-        append(self._messages, EntryKind.ASSISTANT, answer.content)
-        self._balance.observe(answer.content)
+        append(self._messages, EntryKind.ASSISTANT, content)
+        self._balance.observe(content)
         self._control.work_by = self._ends_at() - means.limits.reserve_s
         batch = Batch(
             means.gateway,
@@ -176,10 +179,7 @@ class AgentLoop:
         append(self._messages, EntryKind.RESULTS, blocks)
         self._remember(results)
         if any(result.status is CallStatus.UNKNOWN for result in results):
-            return self._failed(
-                Detail.OUTCOME_UNKNOWN,
-                "A change was sent and its outcome is not known. Check the system before anything else is done.",
-            )
+            return self._failed(Detail.OUTCOME_UNKNOWN, OUTCOME_UNKNOWN)
         if closed.stop is not None:
             self._control.stop = closed.stop
             return self._stamped(Stamp.STOP)
@@ -201,7 +201,8 @@ class AgentLoop:
         await self._say(rung, cause, None if rung is Rung.SUMMARY else ask(rung, cause))
 
     async def _say(self, rung: Rung, cause: EmptyCause, words: str | None) -> None:
-        mail = await self._means.ledger.climb(self._turn, rung, cause, words, self.take_spent())
+        mail = await self._means.ledger.climb(self._turn, rung, cause, words, self._answerer.spent)
+        self.take_spent()
         self._turn.rung, self._turn.rung_cause = rung, cause
         if words is not None:
             append(self._messages, EntryKind.LADDER, [user_block(words)])
@@ -227,7 +228,8 @@ class AgentLoop:
         if why is Cancel.STEER and not self._answerer.asked and self._step == 0 and self._turn.rung_cause is None:
             return Leave.JOIN
         wanted = {Cancel.STEER: Stamp.STEER, Cancel.DRAIN: Stamp.DRAIN}.get(why, Stamp.STOP)
-        closed = await self._means.ledger.drop(self._turn, wanted, self.take_spent())
+        closed = await self._means.ledger.drop(self._turn, wanted, self._answerer.spent)
+        self.take_spent()
         if closed.stop is not None:
             self._control.stop = closed.stop
         if closed.stamp is None:

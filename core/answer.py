@@ -80,8 +80,13 @@ class Answerer:
         self._spent: list[Spent] = []
         self.asked = False
 
+    @property
+    def spent(self) -> Sequence[Spent]:
+        """Model requests that are not booked yet."""
+        return tuple(self._spent)
+
     def take_spent(self) -> Sequence[Spent]:
-        """Model requests that are not booked yet; whoever takes them writes them."""
+        """The same, and forget them: they are booked, or whoever takes them writes them."""
         spent, self._spent = tuple(self._spent), []
         return spent
 
