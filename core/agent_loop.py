@@ -140,12 +140,14 @@ class AgentLoop:
         if why is not None and why is not Cancel.LIMIT:
             return await self._cut(why)
         means, step = self._means, self._step + 1
+        content = with_own_ids(answer.content, self._messages)
+        broken = [str(block["id"]) in answer.broken_calls for block in blocks]
         calls = [
-            means.gateway.admit(number, block, broken=str(block["id"]) in answer.broken_calls)
-            for number, block in enumerate(blocks)
+            means.gateway.admit(number, block, broken=broken[number])
+            for number, block in enumerate(calls_of(content))
         ]
         try:
-            await means.ledger.open(self._turn, step, answer.content, calls, self._answerer.spent)
+            await means.ledger.open(self._turn, step, content, calls, self._answerer.spent)
         except Stopped:
             await self._answerer.look_at_mail()
             return await self._cut(Cancel.STOP_STEP)

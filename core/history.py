@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from typing import Any
 
 
@@ -67,6 +68,26 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
 def calls_of(content: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The tool calls of an answer, in order."""
     return [block for block in content if block.get("type") == "tool_use"]
+
+
+def with_own_ids(content: Sequence[Mapping[str, Any]], messages: Iterable[Mapping[str, Any]]) -> Sequence[Any]:
+    """`content`, each of whose calls has an id of its own: one that was used before gets a number behind it.
+
+    The API never repeats an id. A repeated one would have to be renamed in front of every later request.
+    """
+    used = {str(block["id"]) for _, block in flatten(messages) if block.get("type") == "tool_use"}
+    made: list[Mapping[str, Any]] = []
+    for block in content:
+        if block.get("type") == "tool_use":
+            call_id = str(block["id"])
+            numbers = count(2)
+            own = call_id
+            while own in used:
+                own = f"{call_id}_{next(numbers)}"
+            used.add(own)
+            block = block if own == call_id else {**block, "id": own}
+        made.append(block)
+    return made
 
 
 def result_block(call_id: str, text: str, *, is_error: bool) -> dict[str, Any]:

@@ -153,6 +153,21 @@ async def test_duplicate_call_ids_in_one_answer_run_both_and_leave_a_history_tha
     turn = Turn(twins, FINE)
     assert outcome(await turn.run()).reason is Reason.COMPLETED
     assert turn.tools[0].began == 2
+    assert not turn.ledger.words("stitched")
+    turn.holds_law_1()
+
+
+@in_virtual_time
+async def test_an_id_that_an_earlier_answer_had_is_another_call() -> None:
+    def same() -> ModelAnswer:
+        made = answer("", LOOK)
+        made.content[0]["id"] = "toolu_same"
+        return made
+
+    turn = Turn(same(), same(), FINE)
+    assert outcome(await turn.run()).reason is Reason.COMPLETED
+    assert turn.ledger.words("open") == [(1, ["toolu_same"]), (2, ["toolu_same_2"])]
+    assert not turn.ledger.words("stitched")
     turn.holds_law_1()
 
 

@@ -20,6 +20,7 @@ from core.history import (
     role_of,
     text_of,
     user_block,
+    with_own_ids,
 )
 from core.validator import problems
 
@@ -93,6 +94,20 @@ def test_the_text_of_an_answer_is_its_text_blocks_and_nothing_else() -> None:
 def test_the_calls_of_an_answer_are_ours_and_not_the_servers() -> None:
     content = [{"type": "tool_use", "id": "a"}, {"type": "server_tool_use", "id": "b"}, {"type": "text", "text": ""}]
     assert [block["id"] for block in calls_of(content)] == ["a"]
+
+
+def test_an_id_that_was_used_before_gets_a_number_of_its_own() -> None:
+    def calls(*ids: str) -> list[dict[str, Any]]:
+        return [{"type": "tool_use", "id": one, "name": "logs", "input": {}} for one in ids]
+
+    def ids(content: Any) -> list[str]:
+        return [block["id"] for block in content]
+
+    before = [{"role": "assistant", "content": calls("a", "a_2")}]
+    assert ids(with_own_ids(calls("a", "b", "b", "b"), before)) == ["a_3", "b", "b_2", "b_3"]
+    fresh = calls("c", "d")
+    assert with_own_ids(fresh, before) == fresh
+    assert with_own_ids([user_block("a")], before) == [user_block("a")]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
