@@ -65,6 +65,8 @@ from storage.migrate import upgrade
 log = structlog.get_logger(__name__)
 
 DRAIN_WRITER_S = 4.0
+DRAIN_REST_S = 1.0
+"""What the writer and the closing of connections get of the time to drain; the turns get the rest."""
 SLACK_TIMEOUT_S = 10.0
 ROUND_LIMIT_S = 15.0
 EVENTS_PATH = "/slack/events"
@@ -88,6 +90,7 @@ class App:
     groups: Groups
     telemetry: Telemetry
     web: web.Application
+    limits: Limits
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -114,13 +117,23 @@ class App:
                 if task.done():
                     task.result()
         finally:
-            await self.connection.close()
-            await self.worker.drain()
-            await self.sweeps.stop()
-            await self.writer.drain(DRAIN_WRITER_S)
+            await self._end()
             for task in (*running, stopped):
                 task.cancel()
             await asyncio.gather(*running, stopped, return_exceptions=True)
+
+    async def _end(self) -> None:
+        """Everything within `drain_s`: whoever sent SIGTERM sends SIGKILL after a while."""
+        ended = await asyncio.gather(
+            self.connection.close(),
+            self.worker.drain(self.limits.drain_s - DRAIN_WRITER_S - DRAIN_REST_S),
+            self.sweeps.stop(),
+            return_exceptions=True,
+        )
+        for error in ended:
+            if error is not None:
+                log.error("end_failed", error=repr(error))
+        await self.writer.drain(DRAIN_WRITER_S)
 
 
 def worker_name() -> str:
@@ -168,7 +181,7 @@ async def build(
             writer.changed()
 
         mailbox = Mailbox(db, doorbell, new_id, channels.policy, changed)
-        writer = _writer(settings, db, client, channels, mailbox, telemetry, me, name, now, pace)
+        writer = _writer(settings, db, client, channels, mailbox, telemetry, me, name, now, pace, limits)
         ledger = SqlLedger(
             db,
             doorbell,
@@ -217,6 +230,7 @@ async def build(
             Groups(client, channels),
             telemetry,
             _web(settings, db, worker, writer, connection, telemetry, now),
+            limits,
         )
 
 
@@ -270,11 +284,21 @@ def _writer(
     name: str,
     now: Callable[[], float],
     pace: Pace | None,
+    limits: Limits,
 ) -> Writer:
     sender = Sender(client, telemetry.slack_call)
     items = Items(sender, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
     deliveries = Deliveries(db, sender, items, channels.limits, mailbox.channel_archived)
-    return Writer(db, deliveries, name=name, team=me.team_id, now=now, pace=pace)
+    return Writer(
+        db,
+        deliveries,
+        name=name,
+        team=me.team_id,
+        now=now,
+        pace=pace,
+        lease_s=limits.lease_s,
+        margin_s=limits.lease_margin_s,
+    )
 
 
 def _bolt(settings: Settings, client: AsyncWebClient) -> AsyncApp:

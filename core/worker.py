@@ -113,12 +113,13 @@ class Worker:
             group.create_task(self._renew())
             group.create_task(self._round())
 
-    async def drain(self) -> None:
-        """No new claims; every turn ends at its next safe point or is handed over, within `drain_s`."""
+    async def drain(self, within_s: float | None = None) -> None:
+        """No new claims; every turn ends at its next safe point or is handed over, within `within_s` (`drain_s`)."""
+        within_s = self._means.limits.drain_s if within_s is None else within_s
         self._draining = True
         for held in self._held.values():
             held.control.drain()
-        await self._ended_within(self._means.limits.drain_s - LAST_S)
+        await self._ended_within(within_s - LAST_S)
         for task in self._tasks.values():
             task.cancel()
         await self._ended_within(LAST_S)

@@ -2,8 +2,9 @@
 
 A round is one transaction: it writes what became of the calls that ended, chooses what is due and may go out, and
 commits those rows as `sending`; then the calls start. Nothing waits inside a turn, one call at a time is under way
-for a message, and a second writer never runs beside the first (a lease in the database). Cards are drawn from the
-rows at the moment of sending, so the newest state wins and progress never follows the final one.
+for a message, and a second writer never runs beside the first (a lease in the database; close to its end no call is
+started). Cards are drawn from the rows at the moment of sending, so the newest state wins and progress never follows
+the final one.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from storage.outbox import DueCard, Item, card_again, due_cards, due_items, item
 log = structlog.get_logger(__name__)
 
 ROUND_S = 0.5
-LEASE_S = 15.0
 DEAD_WAIT_S = 60.0
 UNDRAWN_WAIT_S = 60.0
 CALLS_AT_ONCE = 16
 
 
 class Writer:
-    """Runs until cancelled. `changed()` says that there may be something to send. `now` is monotonic seconds."""
+    """Runs until cancelled. `changed()` says that there may be something to send. `now` is monotonic seconds.
+
+    It leads for `lease_s` at a time and starts nothing in the last `margin_s` of it.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Writer:
         team: str,
         now: Callable[[], float],
         pace: Pace | None = None,
+        lease_s: float = 15.0,
+        margin_s: float = 3.0,
     ) -> None:
         self._db = db
         self._deliveries = deliveries
@@ -52,6 +57,10 @@ class Writer:
         self._lease = f"writer:{team}"
         self._now = now
         self._pace = pace or Pace(now)
+        self._lease_s = lease_s
+        self._margin_s = margin_s
+        self._rounds = asyncio.Lock()
+        self._writes = asyncio.Lock()
         self._wake = asyncio.Event()
         self._ended: list[Work] = []
         self._calls: dict[str, asyncio.Task[None]] = {}
@@ -82,14 +91,15 @@ class Writer:
                         await asyncio.wait(self._calls.values(), timeout=ROUND_S)
 
     async def _try_round(self) -> bool:
-        """One round if we lead; whether there was anything to do."""
-        try:
-            busy = await self._lead() and await self._round()
-            self.last_round = self._now()
-            return busy
-        except Exception as error:  # noqa: BLE001 - the door around a round: the next one is the second chance
-            log.error("writer_round_failed", error=repr(error))
-            return False
+        """One round if we lead; whether there was anything to do. Two at once would send the same rows twice."""
+        async with self._rounds:
+            try:
+                busy = await self._lead() and await self._round()
+                self.last_round = self._now()
+                return busy
+            except Exception as error:  # noqa: BLE001 - the door around a round: the next one is the second chance
+                log.error("writer_round_failed", error=repr(error))
+                return False
 
     async def _sleep(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -98,13 +108,17 @@ class Writer:
 
     async def _lead(self) -> bool:
         now = self._now()
-        if now < self._lead_until - LEASE_S / 2:
+        if now < self._lead_until - self._lease_s / 2:
             return True
-        if await leases.take(self._db, self._lease, self._name, LEASE_S):
-            self._lead_until = now + LEASE_S
+        if await leases.take(self._db, self._lease, self._name, self._lease_s):
+            self._lead_until = now + self._lease_s
             return True
         self._lead_until = 0.0
         return False
+
+    def _may_start(self) -> bool:
+        """Whether nobody else can lead yet: a process that was asleep for a while must not go on where it was."""
+        return self._now() < self._lead_until - self._margin_s
 
     async def _let_go(self) -> None:
         for task in self._calls.values():
@@ -142,17 +156,23 @@ class Writer:
 
     async def _write(self, chosen: Sequence[DueCard | Item]) -> list[Delivery]:
         """One transaction: what became of ended calls, and the rows that are going out."""
-        ended = list(self._ended)
+        return await asyncio.shield(asyncio.ensure_future(self._written(chosen)))
 
-        async def work(tx: AsyncConnection) -> list[Delivery]:
-            for write in ended:
-                await write(tx)
-            prepared = [await self._prepare(tx, one) for one in chosen]
-            return [delivery for delivery in prepared if delivery is not None]
+    async def _written(self, chosen: Sequence[DueCard | Item]) -> list[Delivery]:
+        async with self._writes:
+            ended = list(self._ended)
 
-        going = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
-        del self._ended[: len(ended)]
-        return going
+            async def work(tx: AsyncConnection) -> list[Delivery]:
+                for write in ended:
+                    await write(tx)
+                if not self._may_start():
+                    return []
+                prepared = [await self._prepare(tx, one) for one in chosen]
+                return [delivery for delivery in prepared if delivery is not None]
+
+            going = await run(self._db, work)
+            del self._ended[: len(ended)]
+            return going
 
     async def _prepare(self, tx: AsyncConnection, due: DueCard | Item) -> Delivery | None:
         """One row's call. A row that can't be drawn is set aside with its reason, so that it blocks nothing else."""
@@ -168,6 +188,9 @@ class Writer:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
+            if not self._may_start():
+                log.warning("writer_lost_the_lead", key=delivery.key, hint="its row stays `sending` and is looked up")
+                return
             verdict = await delivery.call()
             if verdict.meaning is Meaning.LATER:
                 self._pace.pause(delivery.method, verdict.wait_s)

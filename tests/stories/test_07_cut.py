@@ -19,7 +19,7 @@ from tests.support.thread import ONCALL, shown
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LIMITS = Limits(quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2, drain_s=4.0, drain_stream_margin_s=3.8)
+LIMITS = Limits(quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2, drain_s=15.0, drain_stream_margin_s=14.8)
 MAIN, FALLBACK = "claude-sonnet-5-5", "claude-opus-5-5"
 NEVER = asyncio.Event()
 CUT_OFF = say("It began at 14:05 with") + stop_reason("max_tokens")
