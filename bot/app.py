@@ -9,7 +9,6 @@ Order of the end: no new events, no new claims, turns to their safe points, what
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import random
 import socket
@@ -27,6 +26,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.channels import Channels
 from bot.http import database_part, make_app, round_part, socket_part
 from bot.ids import new_id
+from bot.importing import imported
 from bot.late_model import LateModel
 from bot.prices import cost_usd
 from bot.prompt import SYSTEM
@@ -261,7 +261,7 @@ def _model(settings: Settings, stack: AsyncExitStack) -> Model:
     """The real model's adapter; the SDK is imported in a thread, because it takes 1.5 s."""
 
     def load() -> Model:
-        claude = importlib.import_module("bot.claude")
+        claude = imported("bot.claude")
         key = settings.model.api_key.get_secret_value()
         client = claude.connect(key, settings.model.base_url, direct=settings.model.direct)
         loaded: Model = claude.ClaudeModel(client)

@@ -1,4 +1,4 @@
-"""The one place where the command line imports while it runs.
+"""Where the command line imports while it runs.
 
 `pilothouse --help` must not import Slack's and the model's libraries, which take seconds; each command's module is
 imported when that command is called, and the parts that it only needs sometimes likewise.
@@ -7,10 +7,11 @@ imported when that command is called, and the parts that it only needs sometimes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import typer
+
+from bot.importing import imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Entry:
 
 def load(module: str) -> Any:
     """Import a module by its name."""
-    return import_module(module)
+    return imported(module)
 
 
 def command_of(entry: Entry) -> Any:

@@ -6,13 +6,16 @@ an exception. Secrets are no kind that this tool knows.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient, AppsV1Api, Configuration, CoreV1Api, VersionApi
 
+from bot.importing import imported
 from bot.tools.kubernetes_text import (
     Object,
     dig,
@@ -29,17 +32,18 @@ from core.errors import ToolError
 from core.ports import Tool, ToolOutput, ToolSpec
 
 NAME = "Kubernetes"
+CLIENT = "bot.tools.kubernetes_client"
 PAGE = 500
 NAME_PATTERN = "^[a-z0-9][-a-z0-9.]{0,251}$"
 
 # kind: which API, the method that lists, the method that reads one.
-KINDS: Mapping[str, tuple[type[CoreV1Api] | type[AppsV1Api], str, str]] = {
-    "pods": (CoreV1Api, "list_namespaced_pod", "read_namespaced_pod"),
-    "deployments": (AppsV1Api, "list_namespaced_deployment", "read_namespaced_deployment"),
-    "replicasets": (AppsV1Api, "list_namespaced_replica_set", "read_namespaced_replica_set"),
-    "services": (CoreV1Api, "list_namespaced_service", "read_namespaced_service"),
-    "configmaps": (CoreV1Api, "list_namespaced_config_map", "read_namespaced_config_map"),
-    "nodes": (CoreV1Api, "list_node", "read_node"),
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    "pods": ("core", "list_namespaced_pod", "read_namespaced_pod"),
+    "deployments": ("apps", "list_namespaced_deployment", "read_namespaced_deployment"),
+    "replicasets": ("apps", "list_namespaced_replica_set", "read_namespaced_replica_set"),
+    "services": ("core", "list_namespaced_service", "read_namespaced_service"),
+    "configmaps": ("core", "list_namespaced_config_map", "read_namespaced_config_map"),
+    "nodes": ("core", "list_node", "read_node"),
 }
 CLUSTER_WIDE = frozenset({"nodes"})
 
@@ -88,19 +92,40 @@ HISTORY = ToolSpec(
 )
 
 
-def connect(host: str, token: str | None = None, ca_file: str | None = None, verify_tls: bool = True) -> ApiClient:
-    """A client for one API server, with as many connections as there are calls. Close it, or use it with
-    `async with`; it needs a running event loop.
-    """
-    bearer = {"BearerToken": token} if token else None
-    settings = Configuration(host=host.rstrip("/"), api_key=bearer, api_key_prefix={"BearerToken": "Bearer"})
-    settings.ssl_ca_cert = ca_file
-    settings.verify_ssl = verify_tls
-    settings.connection_pool_maxsize = 0
-    return ApiClient(settings)
+class Cluster:
+    """One API server. Use it with `async with`; its client is imported, in a thread, and made with the first call."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+        self._loading: asyncio.Future[Any] | None = None
+        self._api: Any = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._api is not None:
+            await self._api.close()
+
+    async def call(self, group: str, method: str, *where: str, **given: Any) -> aiohttp.ClientResponse:
+        """One call of the client."""
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(imported, CLIENT))
+        module = await asyncio.shield(self._loading)
+        if self._api is None:
+            self._api = self._make(module)
+        response: aiohttp.ClientResponse = await getattr(module.GROUPS[group](self._api), method)(*where, **given)
+        return response
 
 
-def tools(api: ApiClient, now: Callable[[], float]) -> list[Tool]:
+def connect(host: str, token: str | None = None, ca_file: str | None = None, verify_tls: bool = True) -> Cluster:
+    """What reaches one API server."""
+    return Cluster(lambda module: module.client(host, token, ca_file, verify_tls))
+
+
+def tools(api: Cluster, now: Callable[[], float]) -> list[Tool]:
     """The tools for one cluster; `now` gives seconds since the epoch."""
     reader = Reader(api, now)
     return [
@@ -115,11 +140,11 @@ def tools(api: ApiClient, now: Callable[[], float]) -> list[Tool]:
 class Reader:
     """What the tools do. Every method raises only ToolError."""
 
-    api: ApiClient
+    api: Cluster
     now: Callable[[], float]
 
     async def check(self) -> object:
-        return await self._json(VersionApi(self.api).get_code, longest_s=HEALTH_S)
+        return await self._json(self._read("version", "get_code"), longest_s=HEALTH_S)
 
     async def get(self, arguments: Arguments) -> ToolOutput:
         kind, namespace, name = arguments["kind"], arguments.get("namespace"), arguments.get("name")
@@ -134,13 +159,13 @@ class Reader:
 
     async def events(self, arguments: Arguments) -> ToolOutput:
         namespace, name = arguments["namespace"], arguments.get("name")
-        found = await self._json(CoreV1Api(self.api).list_namespaced_event, namespace, limit=PAGE)
+        found = await self._json(self._read("core", "list_namespaced_event"), namespace, limit=PAGE)
         return ToolOutput(events_text(found, namespace, name))
 
     async def logs(self, arguments: Arguments) -> ToolOutput:
         pod, lines = arguments["pod"], arguments["tail_lines"]
         chosen = {"container": arguments["container"]} if "container" in arguments else {}
-        read = CoreV1Api(self.api).read_namespaced_pod_log
+        read = self._read("core", "read_namespaced_pod_log")
         answer = await self._answer(
             read, pod, arguments["namespace"], tail_lines=lines, timestamps=True, longest_s=LONGEST_S, **chosen
         )
@@ -154,16 +179,19 @@ class Reader:
         sets = await self._list("replicasets", namespace, label_selector=selector)
         return ToolOutput(history_text(deployment, items(sets), self.now()))
 
+    def _read(self, group: str, method: str) -> Callable[..., Any]:
+        return partial(self.api.call, group, method)
+
     async def _one(self, kind: str, name: str, *where: str) -> Object:
         group, _, method = KINDS[kind]
-        found = await self._json(getattr(group(self.api), method), name, *where)
+        found = await self._json(self._read(group, method), name, *where)
         if not isinstance(found, dict):
             raise ToolError(f"{NAME} answered in an unknown shape: an object was expected.")
         return found
 
     async def _list(self, kind: str, *where: str, **query: Any) -> Any:
         group, method, _ = KINDS[kind]
-        return await self._json(getattr(group(self.api), method), *where, limit=PAGE, **query)
+        return await self._json(self._read(group, method), *where, limit=PAGE, **query)
 
     async def _json(self, method: Callable[..., Any], *where: str, longest_s: float = LONGEST_S, **query: Any) -> Any:
         return decoded(NAME, await self._answer(method, *where, longest_s=longest_s, **query))
