@@ -1,4 +1,8 @@
-"""What the five transactions share: lock, fence, tombstones, how a turn begins and how an attempt ends."""
+"""What the five transactions share: lock, fence, tombstones, how a turn begins and how an attempt ends.
+
+Statements are made once, where they stand, and get their values when they run: to build one anew costs several times
+what SQLite needs to run it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, insert, literal, or_, select, union_all, update
+from sqlalchemy import String, and_, bindparam, insert, literal, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.control import Mail, StopFact
+from core.control import Closed, Mail, StopFact
 from core.errors import LostLease
 from core.ledger import Claimed, Lease, Spent
 from core.messages import Level, SessionId, TurnId, UserId
@@ -31,29 +35,41 @@ def dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-ARCHIVED = "archived"
-"""The source of a stop that no person sent: the channel was archived."""
-
 Row = dict[str, Any]
 """One row of a query, by column name."""
 
 
-async def one(tx: AsyncConnection, statement: Any) -> Row | None:
-    """The first row of a query."""
-    row = (await tx.execute(statement)).mappings().first()
-    return None if row is None else {str(key): value for key, value in row.items()}
+async def one(tx: AsyncConnection, statement: Any, **values: Any) -> Row | None:
+    """The first row of a query; `values` are those of its parameters."""
+    found = await rows(tx, statement, **values)
+    return found[0] if found else None
 
 
-async def rows(tx: AsyncConnection, statement: Any) -> list[Row]:
-    """All rows of a query."""
-    found = (await tx.execute(statement)).mappings().all()
-    return [{str(key): value for key, value in row.items()} for row in found]
+async def rows(tx: AsyncConnection, statement: Any, **values: Any) -> list[Row]:
+    """All rows of a query; `values` are those of its parameters."""
+    result = await tx.execute(statement, values)
+    names = list(result.keys())
+    return [dict(zip(names, row, strict=True)) for row in result]
+
+
+LOCK = select(sessions, now().label("now")).where(sessions.c.id == bindparam("session")).with_for_update()
 
 
 async def lock(tx: AsyncConnection, session: SessionId) -> Row | None:
     """The session's row, locked until the transaction ends, with the database's clock as `now`."""
-    statement = select(sessions, now().label("now")).where(sessions.c.id == session).with_for_update()
-    return await one(tx, statement)
+    return await one(tx, LOCK, session=session)
+
+
+FENCE = (
+    update(sessions)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.epoch == bindparam("mine"),
+        sessions.c.lease_owner == bindparam("worker"),
+    )
+    .values(version=sessions.c.version + 1, next_seq=sessions.c.next_seq + bindparam("entries"))
+    .returning(sessions.c.next_seq, now().label("now"))
+)
 
 
 async def fence(tx: AsyncConnection, lease: Lease, entries: int = 0) -> Row:
@@ -61,37 +77,25 @@ async def fence(tx: AsyncConnection, lease: Lease, entries: int = 0) -> Row:
 
     Returns `next_seq` (after the reservation) and `now`. Raises `LostLease` when the epoch is an old one.
     """
-    statement = (
-        update(sessions)
-        .where(
-            sessions.c.id == lease.session,
-            sessions.c.epoch == lease.epoch,
-            sessions.c.lease_owner == lease.worker,
-        )
-        .values(version=sessions.c.version + 1, next_seq=sessions.c.next_seq + entries)
-        .returning(sessions.c.next_seq, now().label("now"))
-    )
-    row = await one(tx, statement)
+    row = await one(tx, FENCE, session=lease.session, mine=lease.epoch, worker=lease.worker, entries=entries)
     if row is None:
         raise LostLease(f"epoch {lease.epoch} of {lease.session} is not the current one")
     return row
 
 
-def in_scope(session: Any, turn: Any) -> Any:
-    """The condition that a stop of `session` reaches `turn`: everything the turn consumed is older."""
-    newest = select(turns.c.newest_ts).where(turns.c.id == turn).scalar_subquery()
-    return and_(stops.c.session_id == session, or_(stops.c.slack_ts > newest, stops.c.turn_id == turn))
+_TURN = bindparam("turn", type_=String)
+_SESSION = bindparam("session", type_=String)
+_NEWEST = select(turns.c.newest_ts).where(turns.c.id == _TURN).scalar_subquery()
+IN_SCOPE = and_(stops.c.session_id == _SESSION, or_(stops.c.slack_ts > _NEWEST, stops.c.turn_id == _TURN))
+"""A stop of the session reaches the turn: everything the turn consumed is older."""
+
+STOPS = select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
+STOPS_OF_TURN = STOPS.where(IN_SCOPE).order_by(stops.c.slack_ts)
 
 
 async def stop_of(tx: AsyncConnection, session: SessionId, turn: TurnId) -> StopFact | None:
     """The stop that reaches a turn: the first one, or the first that cancels the task if there is one."""
-    found = await rows(
-        tx,
-        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
-        .where(in_scope(session, turn))
-        .order_by(stops.c.slack_ts),
-    )
-    return strongest(found)
+    return strongest(await rows(tx, STOPS_OF_TURN, session=session, turn=turn))
 
 
 def strongest(found: Sequence[Mapping[str, Any]]) -> StopFact | None:
@@ -99,30 +103,45 @@ def strongest(found: Sequence[Mapping[str, Any]]) -> StopFact | None:
     if not found:
         return None
     first = next((row for row in found if row["level"] == Level.TASK.value), found[0])
-    archived = first["source"] == ARCHIVED
-    return StopFact(Level(first["level"]), UserId(first["author"]), first["slack_ts"], archived)
+    closed = Closed(first["source"]) if first["source"] in set(Closed) else None
+    return StopFact(Level(first["level"]), UserId(first["author"]), first["slack_ts"], closed)
+
+
+MAIL = union_all(
+    select(
+        literal("stop").label("kind"),
+        stops.c.level.label("level"),
+        stops.c.author.label("author"),
+        stops.c.slack_ts.label("slack_ts"),
+        stops.c.source.label("source"),
+    ).where(IN_SCOPE),
+    select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts, messages.c.source).where(
+        messages.c.session_id == _SESSION,
+        messages.c.state == "waiting",
+        messages.c.disposition == "steer",
+        messages.c.turn_id.is_(None),
+    ),
+)
 
 
 async def mail_of(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Mail:
     """What waits for a running turn, in one query: stops in scope and steers."""
-    statement = union_all(
-        select(
-            literal("stop").label("kind"),
-            stops.c.level.label("level"),
-            stops.c.author.label("author"),
-            stops.c.slack_ts.label("slack_ts"),
-            stops.c.source.label("source"),
-        ).where(in_scope(session, turn)),
-        select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts, messages.c.source).where(
-            messages.c.session_id == session,
-            messages.c.state == "waiting",
-            messages.c.disposition == "steer",
-            messages.c.turn_id.is_(None),
-        ),
-    )
-    found = await rows(tx, statement)
+    found = await rows(tx, MAIL, session=session, turn=turn)
     heard = sorted((row for row in found if row["kind"] == "stop"), key=lambda row: str(row["slack_ts"]))
     return Mail(strongest(heard), sum(1 for row in found if row["kind"] == "steer"))
+
+
+END_ATTEMPT = (
+    update(attempts)
+    .where(
+        attempts.c.turn_id == _TURN,
+        attempts.c.number == bindparam("attempt"),
+        attempts.c.ended.is_(None),
+    )
+    .values(ended=bindparam("ended"), ended_at=bindparam("at"), stamp=bindparam("stamp"))
+    .returning(attempts.c.started_at)
+)
+RAN = update(turns).where(turns.c.id == _TURN).values(running_s=turns.c.running_s + bindparam("ran"))
 
 
 async def end(tx: AsyncConnection, claimed: Claimed, ended: AttemptEnd, stamp: Stamp | None, at: float) -> None:
@@ -130,18 +149,19 @@ async def end(tx: AsyncConnection, claimed: Claimed, ended: AttemptEnd, stamp: S
     ended, stamp = end_attempt(ended, stamp)
     changed = await one(
         tx,
-        update(attempts)
-        .where(
-            attempts.c.turn_id == claimed.turn,
-            attempts.c.number == claimed.attempt,
-            attempts.c.ended.is_(None),
-        )
-        .values(ended=ended.value, ended_at=at, stamp=stamp.value if stamp else None)
-        .returning(attempts.c.started_at),
+        END_ATTEMPT,
+        turn=claimed.turn,
+        attempt=claimed.attempt,
+        ended=ended.value,
+        at=at,
+        stamp=stamp.value if stamp else None,
     )
     if changed is not None:
         ran = max(0.0, at - changed["started_at"])
-        await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(running_s=turns.c.running_s + ran))
+        await tx.execute(RAN, {"turn": claimed.turn, "ran": ran})
+
+
+BOOK = insert(costs)
 
 
 async def book(tx: AsyncConnection, turn: TurnId, spent: Sequence[Spent], price: Price) -> None:
@@ -149,7 +169,7 @@ async def book(tx: AsyncConnection, turn: TurnId, spent: Sequence[Spent], price:
     if not spent:
         return
     await tx.execute(
-        insert(costs),
+        BOOK,
         [
             {
                 "turn_id": turn,
@@ -165,6 +185,18 @@ async def book(tx: AsyncConnection, turn: TurnId, spent: Sequence[Spent], price:
             for one_ in spent
         ],
     )
+
+
+TAKE_NUMBER = (
+    update(sessions)
+    .where(sessions.c.id == _SESSION)
+    .values(next_turn=sessions.c.next_turn + 1, state="running")
+    .returning(sessions.c.next_turn)
+)
+NEW_TURN, NEW_CARD = insert(turns), insert(cards)
+TAKE_WORDS = (
+    update(messages).where(messages.c.id.in_(bindparam("words", expanding=True))).values(turn_id=bindparam("turn"))
+)
 
 
 async def begin_turn(
@@ -184,41 +216,37 @@ async def begin_turn(
     """
     turn = TurnId(ids("t"))
     first = words[0]
-    number = (
-        update(sessions)
-        .where(sessions.c.id == session["id"])
-        .values(next_turn=sessions.c.next_turn + 1, state="running")
-        .returning(sessions.c.next_turn)
-    )
-    row = await one(tx, number)
+    row = await one(tx, TAKE_NUMBER, session=session["id"])
     assert row is not None
     await tx.execute(
-        insert(turns).values(
-            id=turn,
-            session_id=session["id"],
-            number=row["next_turn"] - 1,
-            state="waiting",
-            source=first["source"],
-            asked_by=first["author"],
-            asked_text=asked_text(words),
-            newest_ts=max(str(word["slack_ts"]) for word in words),
-            first_at=at,
-            start_after=start_after,
-            predecessor_id=predecessor,
-            created_at=at,
-        )
+        NEW_TURN,
+        {
+            "id": turn,
+            "session_id": session["id"],
+            "number": row["next_turn"] - 1,
+            "state": "waiting",
+            "source": first["source"],
+            "asked_by": first["author"],
+            "asked_text": asked_text(words),
+            "newest_ts": max(str(word["slack_ts"]) for word in words),
+            "first_at": at,
+            "start_after": start_after,
+            "predecessor_id": predecessor,
+            "created_at": at,
+        },
     )
     await tx.execute(
-        insert(cards).values(
-            turn_id=turn,
-            session_id=session["id"],
-            channel=session["channel"],
-            thread_ts=session["thread_ts"],
-            state="open",
-            opened_at=at,
-        )
+        NEW_CARD,
+        {
+            "turn_id": turn,
+            "session_id": session["id"],
+            "channel": session["channel"],
+            "thread_ts": session["thread_ts"],
+            "state": "open",
+            "opened_at": at,
+        },
     )
-    await tx.execute(update(messages).where(messages.c.id.in_([word["id"] for word in words])).values(turn_id=turn))
+    await tx.execute(TAKE_WORDS, {"words": [word["id"] for word in words], "turn": turn})
     return turn
 
 
@@ -232,6 +260,9 @@ def fingerprint(system: str, tools: str) -> str:
     return hashlib.sha256(f"{system}\0{tools}".encode()).hexdigest()
 
 
+UNSETTLED = select(turns).where(turns.c.session_id == _SESSION, turns.c.state != "settled")
+
+
 async def unsettled(tx: AsyncConnection, session: SessionId) -> Row | None:
     """The one turn of a session that has no settle yet."""
-    return await one(tx, select(turns).where(turns.c.session_id == session, turns.c.state != "settled"))
+    return await one(tx, UNSETTLED, session=session)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, update
+from sqlalchemy import bindparam, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import Stopped
@@ -18,6 +18,10 @@ from core.ledger import Claimed, Spent
 from storage.database import now
 from storage.ledger.common import Price, book, dump, fence, stop_of
 from storage.tables import calls, entries
+
+NEW_CALL = insert(calls)
+INTEND = update(calls).where(calls.c.id == bindparam("row")).values(status=CallStatus.INTENT.value, started_at=now())
+NEW_ENTRY = insert(entries).values(created_at=now())
 
 
 async def open_step(
@@ -35,7 +39,7 @@ async def open_step(
         raise Stopped(f"a stop reaches {claimed.turn}")
     await add_entry(tx, claimed, fenced["next_seq"] - 1, "assistant", step, content)
     await tx.execute(
-        insert(calls),
+        NEW_CALL,
         [
             {
                 "id": call_row_id(claimed, step, call.position),
@@ -63,11 +67,7 @@ async def intend(tx: AsyncConnection, claimed: Claimed, step: int, call: Call) -
     await fence(tx, claimed.lease)
     if await stop_of(tx, claimed.lease.session, claimed.turn) is not None:
         raise Stopped(f"a stop reaches {claimed.turn}")
-    await tx.execute(
-        update(calls)
-        .where(calls.c.id == call_row_id(claimed, step, call.position))
-        .values(status=CallStatus.INTENT.value, started_at=now())
-    )
+    await tx.execute(INTEND, {"row": call_row_id(claimed, step, call.position)})
 
 
 def call_row_id(claimed: Claimed, step: int, position: int) -> str:
@@ -86,17 +86,17 @@ async def add_entry(
     """Append one entry to the history at the reserved place `seq`; returns its id."""
     entry = f"{claimed.turn}.{seq}"
     await tx.execute(
-        insert(entries).values(
-            id=entry,
-            session_id=claimed.lease.session,
-            turn_id=claimed.turn,
-            seq=seq,
-            kind=kind,
-            step=step,
-            body=dump(list(body)),
-            epoch=claimed.lease.epoch,
-            created_at=now(),
-        )
+        NEW_ENTRY,
+        {
+            "id": entry,
+            "session_id": claimed.lease.session,
+            "turn_id": claimed.turn,
+            "seq": seq,
+            "kind": kind,
+            "step": step,
+            "body": dump(list(body)),
+            "epoch": claimed.lease.epoch,
+        },
     )
     return entry
 
