@@ -159,13 +159,18 @@ async def test_ctrl_c_ends_it_with_130_and_without_a_word(tmp_path: Path) -> Non
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, "history", "check", str(pipe), cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        *(*PROGRAM, "history", "check", str(pipe)),
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     writer: list[int] = []
     await until(lambda: _opened_by_its_reader(pipe, writer))
     process.send_signal(signal.SIGINT)
-    out, err = await process.communicate()
+    # A signal between the opening and the reading of the pipe is seen when the reading ends.
     os.close(writer[0])
+    out, err = await process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
