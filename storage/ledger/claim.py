@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import Float, String, bindparam, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.gateway import Call, CallStatus
@@ -23,8 +23,60 @@ from core.remediation import EmptyCause, Looked, Rung
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
 from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, mail_of, one, rows, stop_of, unsettled
+from storage.ledger.open import NEW_ENTRY
 from storage.tables import attempts, calls, entries, messages, sessions, turns
 from storage.words import spoken
+
+_SESSION, _TURN = bindparam("session", type_=String), bindparam("turn", type_=String)
+
+LEASE = (
+    update(sessions)
+    .where(sessions.c.id == _SESSION)
+    .values(
+        lease_owner=bindparam("worker"),
+        lease_until=now() + bindparam("lease_s", type_=Float),
+        epoch=bindparam("fencing"),
+        state="running",
+        next_seq=bindparam("seq"),
+        version=sessions.c.version + 1,
+        context_read=bindparam("read"),
+    )
+)
+FREEZE = update(sessions).where(sessions.c.id == _SESSION)
+LAST_ATTEMPT = (
+    select(attempts.c.number, attempts.c.ended, attempts.c.stamp)
+    .where(attempts.c.turn_id == _TURN)
+    .order_by(attempts.c.number.desc())
+    .limit(1)
+)
+CRASHED = (
+    update(attempts)
+    .where(attempts.c.turn_id == _TURN, attempts.c.number == bindparam("attempt"))
+    .values(ended="crashed", ended_at=now())
+)
+NEW_ATTEMPT = insert(attempts).values(started_at=now())
+RUN = update(turns).where(turns.c.id == _TURN).values(state="running", crashes=bindparam("crashed"))
+HISTORY = (
+    select(entries.c.id, entries.c.turn_id, entries.c.kind, entries.c.step, entries.c.body)
+    .where(entries.c.session_id == _SESSION)
+    .order_by(entries.c.seq)
+)
+CALLS = select(calls).where(calls.c.turn_id == _TURN).order_by(calls.c.step, calls.c.position)
+WORDS = (
+    select(messages)
+    .where(
+        messages.c.session_id == _SESSION,
+        messages.c.state == "waiting",
+        or_(messages.c.turn_id == _TURN, messages.c.disposition.in_(["note", "steer"])),
+    )
+    .order_by(messages.c.slack_ts)
+)
+CONSUME = (
+    update(messages)
+    .where(messages.c.id.in_(bindparam("words", expanding=True)))
+    .values(state="consumed", turn_id=_TURN)
+)
+GROW = update(turns).where(turns.c.id == _TURN).values(newest_ts=bindparam("newest"), asked_text=bindparam("asked"))
 
 
 async def claim(
@@ -84,19 +136,18 @@ async def claim(
     claimed.messages = project(entry for _, entry in history)
     await _recall(tx, claimed, history)
     await tx.execute(
-        update(sessions)
-        .where(sessions.c.id == session_id)
-        .values(
-            lease_owner=worker,
-            lease_until=now() + lease_s,
-            epoch=epoch,
-            state="running",
-            next_seq=next_seq,
-            version=session["version"] + 1,
-            context_read=session["context_read"] or (claimed.wanted is None and surroundings is not None),
-            **freeze,
-        )
+        LEASE,
+        {
+            "session": session_id,
+            "worker": worker,
+            "lease_s": lease_s,
+            "fencing": epoch,
+            "seq": next_seq,
+            "read": session["context_read"] or (claimed.wanted is None and surroundings is not None),
+        },
     )
+    if session["system"] is None:
+        await tx.execute(FREEZE, {"session": session_id, **freeze})
     return claimed
 
 
@@ -123,13 +174,7 @@ async def _attempt(
     tx: AsyncConnection, turn: Row, worker: str, epoch: Epoch, *, fresh: bool
 ) -> tuple[int, Stamp | None, int]:
     """The attempt of this claim: (number, a stamp that was never settled, crashes so far)."""
-    last = await one(
-        tx,
-        select(attempts.c.number, attempts.c.ended, attempts.c.stamp)
-        .where(attempts.c.turn_id == turn["id"])
-        .order_by(attempts.c.number.desc())
-        .limit(1),
-    )
+    last = await one(tx, LAST_ATTEMPT, turn=turn["id"])
     crashes: int = turn["crashes"]
     if last is not None and not fresh:
         return last["number"], None, crashes
@@ -137,27 +182,16 @@ async def _attempt(
         return last["number"], Stamp(last["stamp"]), crashes
     if last is not None and last["ended"] is None:
         crashes += 1
-        await tx.execute(
-            update(attempts)
-            .where(attempts.c.turn_id == turn["id"], attempts.c.number == last["number"])
-            .values(ended="crashed", ended_at=now())
-        )
+        await tx.execute(CRASHED, {"turn": turn["id"], "attempt": last["number"]})
     number = 1 if last is None else last["number"] + 1
-    await tx.execute(
-        insert(attempts).values(turn_id=turn["id"], number=number, worker=worker, epoch=epoch, started_at=now())
-    )
+    await tx.execute(NEW_ATTEMPT, {"turn_id": turn["id"], "number": number, "worker": worker, "epoch": epoch})
     if turn["state"] != "running" or crashes != turn["crashes"]:
-        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(state="running", crashes=crashes))
+        await tx.execute(RUN, {"turn": turn["id"], "crashed": crashes})
     return number, None, crashes
 
 
 async def _history(tx: AsyncConnection, session: SessionId) -> list[tuple[str, Entry]]:
-    found = await rows(
-        tx,
-        select(entries.c.id, entries.c.turn_id, entries.c.kind, entries.c.step, entries.c.body)
-        .where(entries.c.session_id == session)
-        .order_by(entries.c.seq),
-    )
+    found = await rows(tx, HISTORY, session=session)
     return [
         (row["turn_id"], Entry(row["id"], EntryKind(row["kind"]), row["step"], json.loads(row["body"])))
         for row in found
@@ -184,9 +218,7 @@ async def _recall(tx: AsyncConnection, claimed: Claimed, found: Sequence[tuple[s
     """What earlier attempts looked at, and the calls that have no result yet."""
     if claimed.steps == 0:
         return
-    known = await rows(
-        tx, select(calls).where(calls.c.turn_id == claimed.turn).order_by(calls.c.step, calls.c.position)
-    )
+    known = await rows(tx, CALLS, turn=claimed.turn)
     last = found[-1][1]
     waiting = {str(block["id"]) for block in calls_of(last.body)} if last.kind is EntryKind.ASSISTANT else set()
     opened: list[OpenCall] = []
@@ -216,16 +248,7 @@ def _call(row: Row) -> Call:
 
 async def _words(tx: AsyncConnection, session: SessionId, turn: TurnId) -> Sequence[Row]:
     """What the turn is about: its own messages, notes that were kept, and steers that came before it began."""
-    return await rows(
-        tx,
-        select(messages)
-        .where(
-            messages.c.session_id == session,
-            messages.c.state == "waiting",
-            or_(messages.c.turn_id == turn, messages.c.disposition.in_(["note", "steer"])),
-        )
-        .order_by(messages.c.slack_ts),
-    )
+    return await rows(tx, WORDS, session=session, turn=turn)
 
 
 def _wanted(session: Row, words: Sequence[Row]) -> Wanted | None:
@@ -257,28 +280,23 @@ async def _consume(
     body += [dict(block) for block in around.blocks]
     entry = Entry(f"{turn['id']}.{session['next_seq']}", EntryKind.USER, 0, body)
     await tx.execute(
-        insert(entries).values(
-            id=entry.id,
-            session_id=session["id"],
-            turn_id=turn["id"],
-            seq=session["next_seq"],
-            kind=entry.kind.value,
-            step=0,
-            body=dump(body),
-            epoch=epoch,
-            created_at=now(),
-        )
+        NEW_ENTRY,
+        {
+            "id": entry.id,
+            "session_id": session["id"],
+            "turn_id": turn["id"],
+            "seq": session["next_seq"],
+            "kind": entry.kind.value,
+            "step": 0,
+            "body": dump(body),
+            "epoch": epoch,
+        },
     )
-    await tx.execute(
-        update(messages)
-        .where(messages.c.id.in_([word["id"] for word in words]))
-        .values(state="consumed", turn_id=turn["id"])
-    )
+    await tx.execute(CONSUME, {"words": [word["id"] for word in words], "turn": turn["id"]})
     asked = [word for word in words if word["disposition"] != "note"]
     if any(word["turn_id"] is None for word in asked):
         newest = max([turn["newest_ts"], *(str(word["slack_ts"]) for word in asked)])
-        joined = {"newest_ts": newest, "asked_text": asked_text(asked)}
-        await tx.execute(update(turns).where(turns.c.id == turn["id"]).values(joined))
+        await tx.execute(GROW, {"turn": turn["id"], "newest": newest, "asked": asked_text(asked)})
     return turn["id"], entry
 
 

@@ -35,6 +35,13 @@ END_CALL = (
 )
 
 
+CLIMB = (
+    update(turns)
+    .where(turns.c.id == bindparam("turn"))
+    .values(rung=bindparam("reached"), rung_cause=bindparam("why"))
+)
+
+
 async def record(tx: AsyncConnection, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
     """See `core.ledger.Ledger.record`."""
     fenced = await fence(tx, claimed.lease)
@@ -93,6 +100,6 @@ async def climb(
     if words is not None:
         seq = fenced["next_seq"] - 1
         await add_entry(tx, claimed, seq, "ladder", claimed.steps, [user_block(words)])
-    await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(rung=int(rung), rung_cause=cause.value))
+    await tx.execute(CLIMB, {"turn": claimed.turn, "reached": int(rung), "why": cause.value})
     await book(tx, claimed.turn, spent, price)
     return await mail_of(tx, claimed.lease.session, claimed.turn)
