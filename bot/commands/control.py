@@ -40,7 +40,6 @@ from core.messages import (
     ts_order,
 )
 from core.ports import Doorbell
-from core.stop import CANCEL_AFTER_S
 from storage.database import Database
 from storage.doorbell import LocalDoorbell, RedisDoorbell
 from storage.ledger.signs import ChannelPolicy
@@ -51,8 +50,7 @@ from storage.reports import Row, find_turn, list_turns, reached, targets
 app = typer.Typer()
 
 TRIES = 3
-"""A stop reaches nothing when the turn took new words meanwhile, or when it counts as the double of one that came
-just before those words. Then it is given again, by so much later that it is no double (`core.stop.escalate`)."""
+"""A turn may take new words between our look and our stop; then we look and stop again."""
 _THREAD = re.compile(r"(?P<channel>[A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _USER = re.compile(r"[UW][A-Z0-9]+")
 
@@ -129,19 +127,16 @@ async def _stop(
 
 
 async def _stop_one(db: Database, mailbox: Mailbox, row: Row, level: Level, author: str) -> bool:
-    ts = _right_after(max(row["newest_ts"], row["newest_word"] or ""))
     for _ in range(TRIES):
-        await mailbox.arrive(_arrival(row, level, author, ts))
+        await mailbox.arrive(_arrival(row, level, author))
         async with db.reading() as tx:
             if await reached(tx, row["id"]):
                 return True
-            again = await targets(tx, turn=row["id"])
-        newest = max((max(each["newest_ts"], each["newest_word"] or "") for each in again), default=ts)
-        ts = _right_after(max(newest, ts), CANCEL_AFTER_S)
+            (row,) = await targets(tx, turn=row["id"])
     return False
 
 
-def _arrival(row: Row, level: Level, author: str, ts: str) -> Arrival:
+def _arrival(row: Row, level: Level, author: str) -> Arrival:
     return Arrival(
         source=Source.OPERATOR,
         marker=Marker.CANCEL if level is Level.TASK else Marker.STOP_STEP,
@@ -151,7 +146,7 @@ def _arrival(row: Row, level: Level, author: str, ts: str) -> Arrival:
         team=row["team"],
         channel=ChannelId(row["channel"]),
         thread_ts=SlackTs(row["thread_ts"]),
-        ts=SlackTs(ts),
+        ts=SlackTs(_right_after(max(row["newest_ts"], row["newest_word"] or ""))),
         dedupe_key=f"operator:{row['id']}:{secrets.token_hex(8)}",
         text=f"stop by {_login()} on the command line",
         bare=True,
@@ -160,12 +155,12 @@ def _arrival(row: Row, level: Level, author: str, ts: str) -> Arrival:
     )
 
 
-def _right_after(ts: str, seconds: int = 0) -> str:
-    """The next timestamp that Slack could give, or one so many seconds later, of the same width."""
+def _right_after(ts: str) -> str:
+    """The next timestamp that Slack could give, of the same width."""
     whole, micros = ts_order(ts)
     carry, micros = divmod(micros + 1, 1_000_000)
     digits = len(ts.partition(".")[0])
-    return f"{whole + carry + seconds:0{digits}d}.{micros:06d}"
+    return f"{whole + carry:0{digits}d}.{micros:06d}"
 
 
 def _login() -> str:
