@@ -237,7 +237,7 @@ def _answered(facts: CardFacts) -> str:
         return "Answered. Slack did not take the answer as a message, so it is here."
     if facts.answer_posted or facts.answer_link:
         return "Answered below."
-    return "Answered. The answer is on its way to this thread."
+    return "Answered. The answer follows in this thread."
 
 
 def _answer_link(facts: CardFacts) -> tuple[str, str] | None:

@@ -57,7 +57,7 @@ def lines(card: CardView) -> str:
 
 
 ENDS = [
-    ("completed", None, "Answered. The answer is on its way to this thread.", ()),
+    ("completed", None, "Answered. The answer follows in this thread.", ()),
     ("empty", None, "No answer. The model gave none, even when it was asked again.", (Button.RETRY,)),
     ("steered", None, "Redirected by @{U0ONCALL} at step 3, continued below.", ()),
     ("stopped_step", None, "Stopped by @{U0ONCALL} at step 3. Reply here to go on from there.", ()),
