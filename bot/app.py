@@ -288,7 +288,7 @@ def _writer(
 ) -> Writer:
     sender = Sender(client, telemetry.slack_call)
     items = Items(sender, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
-    deliveries = Deliveries(db, sender, items, channels.limits, mailbox.channel_archived)
+    deliveries = Deliveries(db, sender, items, channels.limits, mailbox.closed)
     return Writer(
         db,
         deliveries,

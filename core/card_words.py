@@ -47,7 +47,7 @@ ENDINGS: dict[tuple[str, str], Ending] = {
         "It was not asked again. Reply here and ask it in another way.",
     ),
     ("failed", "channel_archived"): _problem(
-        "Ended{at}: this channel was archived while the turn ran.",
+        "Ended{at}: this place took no more messages while the turn ran.",
         "Ask again in a channel that is open.",
         retry=False,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from core.cancel import Cancel
@@ -16,14 +17,22 @@ from core.limits import Limits
 from core.messages import Level, UserId
 
 
+class Closed(StrEnum):
+    """Why a place takes no more messages from us: archived, not open to us (any more), or its thread is gone."""
+
+    ARCHIVED = "archived"
+    CHANNEL = "channel_closed"
+    THREAD = "thread_gone"
+
+
 @dataclass(frozen=True, slots=True)
 class StopFact:
-    """A committed stop in the scope of a turn. `archived`: nobody said stop, the channel was archived."""
+    """A committed stop in the scope of a turn. `closed`: nobody said stop, there is no place left to answer in."""
 
     level: Level
     author: UserId
     ts: str
-    archived: bool = False
+    closed: Closed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.control import Closed
 from core.messages import Arrival
 from core.ports import Doorbell
 from core.steering_table import STOP_WORDS
@@ -16,7 +17,7 @@ from storage.ledger.arrive import Arrived, arrive
 from storage.ledger.common import Ids
 from storage.ledger.scene import find
 from storage.ledger.signs import ChannelPolicy
-from storage.ledger.stops import archive_channel
+from storage.ledger.stops import close_place
 from storage.tables import cards
 
 
@@ -48,9 +49,10 @@ class Mailbox:
             await self._doorbell.ring(arrived.session)
         return arrived
 
-    async def channel_archived(self, channel: str) -> None:
-        """The channel takes no more words: every turn in it is to be settled, at its next safe point."""
-        reached = await run(self._db, lambda tx: archive_channel(tx, self._ids, channel))
+    async def closed(self, closed: Closed, channel: str, session: str | None = None) -> None:
+        """A channel, or the thread of one session in it, takes no more words: every turn there is to be settled, at
+        its next safe point."""
+        reached = await run(self._db, lambda tx: close_place(tx, self._ids, closed, channel=channel, session=session))
         self._changed()
         for session in reached:
             await self._doorbell.ring(session)

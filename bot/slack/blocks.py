@@ -57,7 +57,7 @@ NO_TEXT = "The answer has no text."
 MAX_ANSWER_SECTIONS = 3
 MAX_LISTED = 10
 
-_PERSON = regex.compile(r"@\{([UW][A-Z0-9]+)\}")
+_NAMED = regex.compile(r"(@)\{([UW][A-Z0-9]+)\}|(#)\{([CG][A-Z0-9]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +225,13 @@ def _running_line(turn: RunningTurn) -> str:
 
 
 def _own(text: str) -> str:
-    """A sentence of ours as mrkdwn: `@{U123}` becomes a mention, everything in between is made safe."""
+    """A sentence of ours as mrkdwn: `@{U123}` and `#{C123}` become links, everything in between is made safe."""
     prose = Prose(mrkdwn=True)
     done: list[str] = []
     at = 0
     text = clean(text)
-    for hit in _PERSON.finditer(text):
-        done += (prose.words(text[at : hit.start()]), f"<@{hit[1]}>")
+    for hit in _NAMED.finditer(text):
+        done += (prose.words(text[at : hit.start()]), f"<{hit[1] or hit[3]}{hit[2] or hit[4]}>")
         at = hit.end()
     return quiet("".join([*done, prose.words(text[at:])]))
 

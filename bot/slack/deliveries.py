@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import exists, or_, select
@@ -20,6 +20,7 @@ from bot.slack.items import Items
 from bot.slack.send import Mark, Sender
 from bot.slack.verdict import Meaning, Verdict
 from core.card import view
+from core.control import Closed
 from core.limits import Limits
 from storage.card_facts import card_facts
 from storage.database import Database
@@ -40,9 +41,18 @@ from storage.tables import stops, turns
 STRIKES = 3
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
+CLOSED: Mapping[Meaning, Closed] = {
+    Meaning.ARCHIVED: Closed.ARCHIVED,
+    Meaning.UNREACHABLE: Closed.CHANNEL,
+    Meaning.THREAD_GONE: Closed.THREAD,
+}
+"""What an answer of Slack to a post in a thread says about the place."""
+NOT_YET = frozenset({Meaning.LATER, Meaning.AGAIN, Meaning.UNCLEAR, Meaning.DEAD})
+
 Work = Callable[[AsyncConnection], Awaitable[None]]
-Closed = Callable[[str], Awaitable[None]]
-"""Told that a channel takes no more messages."""
+Then = Callable[[Verdict], Awaitable[None]]
+Tell = Callable[[Closed, str, str | None], Awaitable[None]]
+"""Told that a channel, or the thread of one session in it, takes no more messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +63,14 @@ class Delivery:
     method: str
     call: Callable[[], Awaitable[Verdict]]
     after: Callable[[Verdict], Work]
-    then: Callable[[Verdict], Awaitable[None]] | None = None
+    then: Then | None = None
 
 
 class Deliveries:
-    """Prepares calls for cards and outbox rows. `closed(channel)` is told when a channel takes no more messages."""
+    """Prepares calls for cards and outbox rows. `closed` is told of places that take no more messages."""
 
     def __init__(
-        self, db: Database, sender: Sender, items: Items, limits: Callable[[str], Limits], closed: Closed
+        self, db: Database, sender: Sender, items: Items, limits: Callable[[str], Limits], closed: Tell
     ) -> None:
         self._db = db
         self._sender = sender
@@ -76,7 +86,8 @@ class Deliveries:
         if made is None:
             return None
         call, after = made
-        return Delivery(key_of(due), method_of(due), call, after, self._closing(due.channel))
+        in_thread = due.kind in ("answer", "notice")
+        return Delivery(key_of(due), method_of(due), call, after, self._closing(due) if in_thread else None)
 
     # -- cards
 
@@ -98,13 +109,23 @@ class Deliveries:
             message = SlackMessage(message.text, [])
         shown = _hash(message)
         if card.message_ts is None and card.settled and facts.answer_posted:
-            await card_released(tx, card.turn, None)
-            return None
+            return self._nothing_to_show(card, lambda tx: card_released(tx, card.turn, None))
         if card.message_ts is not None and shown == card.sent_hash:
             ts = card.message_ts
-            await card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
-            return None
+            return self._nothing_to_show(
+                card, lambda tx: card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
+            )
         return await self._show(tx, card, message, shown, mark)
+
+    def _nothing_to_show(self, card: DueCard, write: Work) -> Delivery:
+        """No message goes out; only the native indicator must not go on working."""
+
+        async def call() -> Verdict:
+            if card.settled:
+                await self._session_status(card)
+            return Verdict(Meaning.OK)
+
+        return Delivery(key_of(card), "agents.sessions.setStatus", call, lambda _: write)
 
     async def _show(
         self, tx: AsyncConnection, card: DueCard, message: SlackMessage, shown: str, mark: Mark
@@ -119,8 +140,8 @@ class Deliveries:
             return await self._sender.update(card.channel, ts, message)
 
         async def then(verdict: Verdict) -> None:
-            await self._closing(card.channel)(verdict)
-            if verdict.meaning is Meaning.OK and (ts is None or card.settled):
+            await self._closing(card)(verdict)
+            if (verdict.good and ts is None) or (card.settled and verdict.meaning not in NOT_YET):
                 await self._session_status(card)
 
         return Delivery(
@@ -131,16 +152,18 @@ class Deliveries:
             then,
         )
 
-    def _closing(self, channel: str) -> Callable[[Verdict], Awaitable[None]]:
+    def _closing(self, due: DueCard | Item) -> Then:
         async def then(verdict: Verdict) -> None:
-            if verdict.meaning is Meaning.ARCHIVED or (
-                verdict.meaning is Meaning.UNREACHABLE and channel.startswith(("C", "G"))
-            ):
-                await self._closed(channel)
+            closed = CLOSED.get(verdict.meaning)
+            if closed is not None:
+                await self._closed(closed, due.channel, due.session if closed is Closed.THREAD else None)
 
         return then
 
     async def _session_status(self, card: DueCard) -> None:
+        await self._items.status(card.channel, card.thread_ts, lambda: self._status(card))
+
+    async def _status(self, card: DueCard) -> str:
         """The native indicator: working while a turn of the thread runs and nobody stopped it, else not."""
         stopped = exists().where(
             stops.c.session_id == turns.c.session_id,
@@ -151,7 +174,7 @@ class Deliveries:
                 tx,
                 select(turns.c.id).where(turns.c.session_id == card.session, turns.c.state != "settled", ~stopped),
             )
-        await self._items.status(card.channel, card.thread_ts, "processing" if running else "active")
+        return "processing" if running else "active"
 
 
 async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: str) -> None:
@@ -169,7 +192,7 @@ async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: st
             await card_again(tx, card.turn, backoff(card.tries), verdict.error)
         case Meaning.GONE:
             await card_lost(tx, card, verdict.error)
-        case Meaning.ARCHIVED | Meaning.UNREACHABLE:
+        case Meaning.ARCHIVED | Meaning.UNREACHABLE | Meaning.THREAD_GONE:
             await card_released(tx, card.turn, verdict.error)
         case _ if card.tries + 1 >= STRIKES:
             await card_released(tx, card.turn, verdict.error)

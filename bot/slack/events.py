@@ -24,6 +24,7 @@ from bot.slack.normalise_interaction import Expired, normalise_action, normalise
 from bot.slack.people import People, Unknown
 from bot.slack.reading import Ignored, Listening, OwnPostGone
 from bot.slack.verdict import read_failure
+from core.control import Closed
 from core.messages import Action, Arrival, SlackTs, UserId
 from storage.mailbox import Mailbox
 
@@ -111,9 +112,9 @@ class Events:
         """What happens to channels, people and the installation; whether the event was one of these."""
         channel = event.get("channel")
         if kind in CLOSED and isinstance(channel, str):
-            await self._mailbox.channel_archived(channel)
+            await self._mailbox.closed(Closed.ARCHIVED, channel)
         elif kind == "member_left_channel" and event.get("user") == self._me.user_id:
-            await self._mailbox.channel_archived(str(channel))
+            await self._mailbox.closed(Closed.CHANNEL, str(channel))
         elif kind in REVOKED:
             log.critical("slack_installation_revoked", kind=kind, hint="reinstall the app to go on")
         elif kind == "user_change" and isinstance(event.get("user"), Mapping):

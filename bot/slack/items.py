@@ -6,9 +6,11 @@ card and to who asked by direct message. Ephemerals are sent at most once.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 from sqlalchemy import insert, select, update
@@ -41,6 +43,8 @@ Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
 
 POSTS = ("answer", "notice", "direct")
 MOST_TRIES = 12
+STATUS_TRIES = 4
+LONGEST_STATUS_WAIT_S = 30.0
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -51,13 +55,22 @@ class Items:
         self._sender = sender
         self._known_hosts = known_hosts
         self._off: set[str] = set() if native_stop else {"status"}
+        self._status_of: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def status(self, channel: str, thread_ts: str, status: str) -> None:
-        """Set the thread's agent session, where the workspace has it; never an error."""
+    async def status(self, channel: str, thread_ts: str, current: Callable[[], Awaitable[str]]) -> None:
+        """Set the thread's agent session to `current()`, where the workspace has it; never an error.
+
+        One write at a time for a thread, each of what is true at that moment: a late one can't undo a newer one.
+        """
         if "status" in self._off:
             return
-        verdict = await self._sender.status(channel, thread_ts, status)
-        self._latch("status", verdict)
+        async with self._status_of.setdefault((channel, thread_ts), asyncio.Lock()):
+            for tries in range(STATUS_TRIES):
+                verdict = await self._sender.status(channel, thread_ts, await current())
+                self._latch("status", verdict)
+                if verdict.meaning not in (Meaning.LATER, Meaning.AGAIN, Meaning.UNCLEAR):
+                    return
+                await asyncio.sleep(min(max(verdict.wait_s, backoff(tries)), LONGEST_STATUS_WAIT_S))
 
     async def prepare(self, tx: AsyncConnection, item: Item) -> Made | None:
         """The call for one row; None when nothing is to be said."""
@@ -91,7 +104,9 @@ class Items:
                 await item_again(tx, item.id, max(verdict.wait_s, backoff(item.tries)), verdict.error)
             case Meaning.UNCLEAR if item.kind == "reaction" and item.tries < MOST_TRIES:
                 await item_again(tx, item.id, backoff(item.tries), verdict.error)
-            case Meaning.UNREACHABLE if item.kind == "ephemeral" and item.person:
+            case Meaning.ABSENT | Meaning.UNREACHABLE | Meaning.THREAD_GONE if (
+                item.kind == "ephemeral" and item.person
+            ):
                 await item_ended(tx, item.id, "failed", error=verdict.error)
                 await tx.execute(insert(outbox).values(_direct(item, item.person, str(item.body["text"]))))
             case _:

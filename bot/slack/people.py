@@ -65,7 +65,7 @@ class People:
             verdict = read_failure(error)
             if kept is not None:
                 return kept[1]
-            if verdict.meaning in (Meaning.UNREACHABLE, Meaning.REFUSED):
+            if verdict.meaning in (Meaning.ABSENT, Meaning.REFUSED):
                 return Person(user, is_active=False)
             raise Unknown(f"users.info of {user}: {verdict.error}") from error
         data = response.data if isinstance(response.data, dict) else {}

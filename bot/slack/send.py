@@ -49,7 +49,7 @@ class Sender:
         self._counted = counted
 
     async def post(self, channel: str, thread_ts: str | None, message: SlackMessage, mark: Mark) -> Verdict:
-        """Post into a thread. A thread whose root is gone is UNREACHABLE: the stray post is deleted again."""
+        """Post into a thread. A thread whose root is gone is THREAD_GONE: the stray post is deleted again."""
         verdict = await self._call(
             "chat.postMessage",
             channel=channel,
@@ -66,7 +66,7 @@ class Sender:
         if posted.get("thread_ts") == thread_ts or "ts" not in posted:
             return verdict
         await self._call("chat.delete", channel=channel, ts=str(verdict.data.get("ts", "")))
-        return Verdict(Meaning.UNREACHABLE, "thread_root_deleted")
+        return Verdict(Meaning.THREAD_GONE, "thread_root_deleted")
 
     async def update(self, channel: str, ts: str, message: SlackMessage) -> Verdict:
         """Edit a message; text and blocks together, or Slack removes the blocks."""

@@ -7,6 +7,8 @@
     GONE         the message to edit does not exist any more, or is not ours
     ARCHIVED     the channel is archived: settle, no retries
     UNREACHABLE  we can't write there: tell who asked, by direct message
+    THREAD_GONE  the same, but it is only about this thread: its root was deleted, it is locked
+    ABSENT       this person can't be reached there; the place is not to blame
     PAYLOAD      our message is refused: once more as plain text
     FEATURE      this workspace does not have it, or we lack a scope: switch it off, say so once
     DEAD         the installation is gone: nothing will work until an operator acts
@@ -43,6 +45,8 @@ class Meaning(StrEnum):
     GONE = "gone"
     ARCHIVED = "archived"
     UNREACHABLE = "unreachable"
+    THREAD_GONE = "thread_gone"
+    ABSENT = "absent"
     PAYLOAD = "payload"
     FEATURE = "feature"
     DEAD = "dead"
@@ -73,9 +77,11 @@ _WORDS: Mapping[Meaning, str] = {
     Meaning.GONE: "message_not_found cant_update_message message_not_owned_by_app edit_window_closed"
     " cant_delete_message",
     Meaning.ARCHIVED: "is_archived is_inactive",
-    Meaning.UNREACHABLE: "channel_not_found not_in_channel thread_not_found cannot_reply_to_message"
-    " cannot_dm_bot user_not_found user_not_in_channel posting_to_channel_denied"
-    " slack_connect_canvas_sharing_blocked messages_tab_disabled",
+    Meaning.UNREACHABLE: "channel_not_found not_in_channel posting_to_channel_denied"
+    " slack_connect_canvas_sharing_blocked slack_connect_file_upload_sharing_blocked",
+    Meaning.THREAD_GONE: "thread_not_found cannot_reply_to_message thread_root_deleted",
+    Meaning.ABSENT: "cannot_dm_bot user_not_found users_not_found user_not_visible user_not_in_channel user_disabled"
+    " user_is_bot user_is_restricted messages_tab_disabled",
     Meaning.PAYLOAD: "msg_too_long msg_blocks_too_long msg_blocks_too_many invalid_blocks invalid_blocks_format"
     " invalid_attachments block_mismatch no_text invalid_chunks too_many_attachments metadata_too_large"
     " invalid_metadata_format only_one_table_allowed markdown_text_conflict",
@@ -90,7 +96,9 @@ MEANINGS: Mapping[str, Meaning] = {word: meaning for meaning, words in _WORDS.it
 
 def meaning_of(error: str) -> Meaning:
     """The meaning of one of Slack's error words."""
-    if error.startswith("restricted_action") or error.endswith(("_only_channel", "_thread_locked")):
+    if error.endswith("_thread_locked"):
+        return Meaning.THREAD_GONE
+    if error.startswith("restricted_action") or error.endswith("_only_channel"):
         return Meaning.UNREACHABLE
     return MEANINGS.get(error, Meaning.REFUSED)
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from core.control import Closed
 from core.ledger import Claimed
 from storage.ledger.common import dump
 
@@ -78,14 +79,19 @@ def row(
     }
 
 
-UNREACHABLE = (
-    "I ended my work in <#{channel}>: the channel is archived or takes no messages from me, so there is no place to "
-    "show it. Nothing goes on in the background. Invite me where you want to go on, and ask again."
+WHY_CLOSED: Mapping[Closed, str] = {
+    Closed.ARCHIVED: "the channel is archived",
+    Closed.CHANNEL: "the channel takes no messages from me",
+    Closed.THREAD: "the thread was deleted or locked",
+}
+NO_PLACE = (
+    "I ended my work in #{{{channel}}}: {why}, so there is no place to show it. Nothing goes on in the background. "
+    "Ask again where I may write."
 )
 
 
-def unreachable_row(claimed: Claimed, at: float) -> dict[str, Any]:
-    """What who asked is told directly when the channel of a turn takes no more messages."""
+def no_place_row(claimed: Claimed, closed: Closed, at: float) -> dict[str, Any]:
+    """What who asked is told directly when the place of a turn takes no more messages."""
     return {
         "session_id": claimed.lease.session,
         "turn_id": claimed.turn,
@@ -94,7 +100,7 @@ def unreachable_row(claimed: Claimed, at: float) -> dict[str, Any]:
         "dedupe_key": f"direct:{claimed.turn}:unreachable",
         "channel": claimed.channel,
         "person": claimed.asked_by,
-        "body": dump({"text": UNREACHABLE.format(channel=claimed.channel)}),
+        "body": dump({"text": NO_PLACE.format(channel=claimed.channel, why=WHY_CLOSED[closed])}),
         "state": "waiting",
         "created_at": at,
     }

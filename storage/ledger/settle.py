@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.control import Mail, StopFact
+from core.control import Closed, Mail, StopFact
 from core.errors import IllegalMove
 from core.ledger import Claimed, Settled, Spent
 from core.messages import SessionId, TurnId, UserId
@@ -22,7 +22,7 @@ from core.settle import rows as settle_rows
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.ledger.common import Ids, Price, Row, begin_turn, book, dump, end, fence, mail_of, one, rows
 from storage.ledger.open import add_entry
-from storage.ledger.outgoing import answer_row, unreachable_row
+from storage.ledger.outgoing import WHY_CLOSED, answer_row, no_place_row
 from storage.tables import (
     automation,
     cards,
@@ -60,14 +60,15 @@ async def settle(
     written = settle_rows(TurnFacts(claimed.source, claimed.evidence), outcome)
     await book(tx, claimed.turn, spent, price)
     await _forget_unconsumed(tx, claimed)
-    waiting = await waiting_words(tx, claimed.lease.session)
+    closed = mail.stop.closed if mail.stop is not None else None
+    waiting = await (_let_words_go if closed else waiting_words)(tx, claimed.lease.session)
     ended_by = outcome.ended_by or _first_steerer(outcome, waiting)
     final = await _answer(tx, claimed, written, fenced["next_seq"])
     await _settle_row(tx, claimed, replace(outcome, ended_by=ended_by), written, final, at)
     await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(state="settled"))
     await end(tx, claimed, written.attempt_end, written.stamp, at)
     await _ledgers(tx, claimed, written, at)
-    await _post(tx, claimed, written, at)
+    await _post(tx, claimed, written, closed, at)
     await tx.execute(
         update(sessions)
         .where(sessions.c.id == claimed.lease.session)
@@ -94,9 +95,10 @@ def _under_the_lock(outcome: Outcome, mail: Mail) -> Outcome:
 
 
 def stopped_outcome(outcome: Outcome, stop: StopFact) -> Outcome:
-    """The outcome of a turn that a stop reached, or whose channel was archived."""
-    if stop.archived:
-        known = "The channel was archived, so nothing more could be said here."
+    """The outcome of a turn that a stop reached, or whose place takes no more messages."""
+    if stop.closed is not None:
+        why = WHY_CLOSED[stop.closed]
+        known = f"{why[0].upper()}{why[1:]}, so nothing more could be said here."
         return Outcome(Reason.FAILED, detail=Detail.CHANNEL_ARCHIVED, known=known, step=outcome.step)
     return Outcome(reason_of(Stamp.STOP, stop.level), stamp=Stamp.STOP, step=outcome.step, ended_by=stop.author)
 
@@ -122,6 +124,20 @@ async def waiting_words(tx: AsyncConnection, session: SessionId) -> Sequence[Row
         )
         .order_by(messages.c.slack_ts),
     )
+
+
+async def _let_words_go(tx: AsyncConnection, session: SessionId) -> Sequence[Row]:
+    """No words start a turn where nothing can be answered."""
+    await tx.execute(
+        update(messages)
+        .where(
+            messages.c.session_id == session,
+            messages.c.state == "waiting",
+            messages.c.disposition.in_(["start", "steer", "queue"]),
+        )
+        .values(state="stopped")
+    )
+    return []
 
 
 def _first_steerer(outcome: Outcome, waiting: Sequence[Mapping[str, Any]]) -> UserId | None:
@@ -185,13 +201,19 @@ async def _ledgers(tx: AsyncConnection, claimed: Claimed, written: Rows, at: flo
         )
 
 
-async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, at: float) -> None:
+async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, closed: Closed | None, at: float) -> None:
     if written.post is not None:
         await tx.execute(insert(outbox).values(answer_row(claimed, written.post, at)))
-    if written.reason is Reason.FAILED and written.detail is Detail.CHANNEL_ARCHIVED:
-        released = {"state": "released", "released_at": at, "error": "channel_archived"}
-        await tx.execute(update(cards).where(cards.c.turn_id == claimed.turn).values(released))
-        await tx.execute(insert(outbox).values(unreachable_row(claimed, at)))
+    if written.detail is Detail.CHANNEL_ARCHIVED and closed is not None:
+        await tx.execute(insert(outbox).values(no_place_row(claimed, closed, at)))
+        await tx.execute(
+            update(cards)
+            .where(
+                cards.c.turn_id == claimed.turn,
+                true() if closed is Closed.ARCHIVED else cards.c.message_ts.is_(None),
+            )
+            .values(state="released", released_at=at, error=closed.value)
+        )
 
 
 async def _next_turn(

@@ -6,17 +6,17 @@ asked after it; only Slack's own timestamps decide that.
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.control import StopFact
+from core.control import Closed, StopFact
 from core.messages import Arrival, Level, Marker, MessageId, SessionId, Source, UserId, older
 from core.notices import Notice
 from core.steering import Decision, Effect
 from core.stop import Aim, Duplicate, Fate, Waiting, aim_of_click, escalate, fate_of
 from storage.database import now
 from storage.dialect import insert_ignore
-from storage.ledger.common import ARCHIVED, Ids, Row, one, rows
+from storage.ledger.common import Ids, Row, one, rows
 from storage.ledger.scene import Scene
 from storage.tables import cards, messages, sessions, settles, stops, turns
 
@@ -187,13 +187,24 @@ async def _keep_the_rest(tx: AsyncConnection, ids: Ids, dialect: str, scene: Sce
     )
 
 
-async def archive_channel(tx: AsyncConnection, ids: Ids, channel: str) -> list[SessionId]:
-    """A stop of the task for every turn of an archived channel; the sessions to ring for."""
+async def close_place(
+    tx: AsyncConnection, ids: Ids, closed: Closed, *, channel: str, session: str | None = None
+) -> list[SessionId]:
+    """A stop of the task for every turn of a channel, or of one session in it, that takes no more messages.
+
+    The sessions to ring for. A turn that such a stop has reached already gets no second one.
+    """
+    told = stops.alias("told")
+    here = sessions.c.channel == channel if session is None else sessions.c.id == session
     running = await rows(
         tx,
         select(turns.c.id, turns.c.session_id)
         .join(sessions, sessions.c.id == turns.c.session_id)
-        .where(sessions.c.channel == channel, turns.c.state != "settled"),
+        .where(
+            here,
+            turns.c.state != "settled",
+            ~exists().where(told.c.turn_id == turns.c.id, told.c.source.in_([one.value for one in Closed])),
+        ),
     )
     for turn in running:
         await tx.execute(
@@ -203,7 +214,7 @@ async def archive_channel(tx: AsyncConnection, ids: Ids, channel: str) -> list[S
                 turn_id=turn["id"],
                 level="task",
                 author="",
-                source=ARCHIVED,
+                source=closed.value,
                 slack_ts="0",
                 arrived_at=now(),
             )

@@ -67,7 +67,7 @@ ENDS = [
     ("timed_out", None, "Reached its limit at step 3, before there was an answer.", (Button.RETRY,)),
     ("abandoned", None, "Given up at step 3: the worker crashed three times on this turn.", (Button.RETRY,)),
     ("failed", "refused_by_model", "The model declined to answer this.", (Button.RETRY,)),
-    ("failed", "channel_archived", "Ended at step 3: this channel was archived while the turn ran.", ()),
+    ("failed", "channel_archived", "Ended at step 3: this place took no more messages while the turn ran.", ()),
     ("failed", "outcome_unknown", "Ended at step 3: it is not known whether a change was made.", ()),
     ("failed", "structural_400", "The model's API refused this conversation as it stands.", (Button.RETRY,)),
     ("failed", "provider", "The model could not be reached at step 3, also after retries.", (Button.RETRY,)),
