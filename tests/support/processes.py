@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -25,7 +25,9 @@ def free_port() -> int:
         return port
 
 
-def spawn(command: Sequence[str], log: Path, *, as_nobody: bool = False) -> subprocess.Popen[bytes]:
+def spawn(
+    command: Sequence[str], log: Path, *, as_nobody: bool = False, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Start a server whose output goes to `log`. On Linux the kernel ends it when this process dies."""
     identity = NOBODY if as_nobody else None
     with log.open("wb") as output:
@@ -37,6 +39,7 @@ def spawn(command: Sequence[str], log: Path, *, as_nobody: bool = False) -> subp
             user=identity,
             group=identity,
             extra_groups=[] if as_nobody else None,
+            env=env,
             preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
 

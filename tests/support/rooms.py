@@ -105,10 +105,11 @@ class FarEnds:
             return [dict(row) for row in db.execute(f"SELECT * FROM {table} ORDER BY {order}")]
 
     def as_if_earlier(self, seconds: float) -> None:
-        """What was being sent is older by so much: as if this time had passed."""
+        """What is being sent or waits is older by so much: as if this time had passed."""
         with closing(sqlite3.connect(self.data / "pilothouse.db", timeout=20)) as db, db:
             for table in ("cards", "outbox"):
-                db.execute(f"UPDATE {table} SET sending_at = sending_at - ?", [seconds])
+                earlier = "sending_at = sending_at - :s, not_before = not_before - :s"
+                db.execute(f"UPDATE {table} SET {earlier}", {"s": seconds})
 
     def sound(self) -> None:
         """What must hold after every story: no request was invalid, and none came that nobody expected."""
