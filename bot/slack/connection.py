@@ -1,14 +1,16 @@
 """How events reach us: Socket Mode or HTTP, and the checks before the first of them.
 
 `preflight` fails fast with one sentence for what an operator has to mend: the SDK itself would try a bad token for
-ever. The socket client is the SDK's, with two corrections: it never reconnects in a storm, and its proxy is the one
-that was configured (the SDK reads HTTPS_PROXY and ignores NO_PROXY). One click is delivered once and to one socket,
-so a `num_connections` above our own count is a warning: somebody else is listening with our token.
+ever. The socket client is the SDK's, with three corrections: it never reconnects in a storm, its proxy is the one
+that was configured (the SDK reads HTTPS_PROXY and ignores NO_PROXY), and one that has lost its way is replaced: the
+SDK can try one dead address for ever. One click is delivered once and to one socket, so a `num_connections` above our
+own count is a warning: somebody else is listening with our token.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.utils
 import json
 import random
@@ -32,15 +34,17 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.identity import Me
-from bot.slack.verdict import read_failure
+from bot.slack.verdict import Meaning, read_failure
 from core.errors import BadInput
 
 log = structlog.get_logger(__name__)
 
 SKEW_WARNING_S = 60.0
-SHORTEST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-CALM_AFTER_S = 120.0
+CALM_AFTER_S = 60.0
+LOOK_S = 5.0
+LOST_AFTER_S = 45.0
+REFUSALS = ("too_many_websockets", "link_disabled")
 OUR_SOCKETS = 1
 
 
@@ -53,6 +57,8 @@ class Slack(Protocol):
     def app_token(self) -> Any: ...
     @property
     def base_url(self) -> str: ...
+    @property
+    def proxy(self) -> str | None: ...
 
 
 def proxy_for(address: str, configured: str | None) -> str | None:
@@ -62,7 +68,7 @@ def proxy_for(address: str, configured: str | None) -> str | None:
     parts = urlsplit(address)
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None
-    return urllib.request.getproxies_environment().get(parts.scheme)
+    return urllib.request.getproxies_environment().get(parts.scheme.replace("ws", "http"))
 
 
 @dataclass(slots=True)
@@ -82,24 +88,28 @@ async def preflight(client: AsyncWebClient, slack: Slack) -> Me:
         try:
             await client.apps_connections_open(app_token=token)
         except Exception as error:
-            reason = read_failure(error).error
-            raise BadInput(
-                f"SLACK_APP_TOKEN is not valid ({reason}); it must start with xapp- and have connections:write."
-            ) from error
+            hint = "SLACK_APP_TOKEN is not valid ({}); it must start with xapp- and have connections:write."
+            raise _cannot_begin(error, client, slack, hint) from error
     return me
+
+
+def _cannot_begin(error: Exception, client: AsyncWebClient, slack: Slack, token: str) -> BadInput:
+    """The sentence for an operator: about the token only if Slack itself has refused it."""
+    verdict = read_failure(error)
+    if verdict.meaning in (Meaning.DEAD, Meaning.REFUSED, Meaning.FEATURE):
+        return BadInput(token.format(verdict.error))
+    proxy = f" through the proxy {client.proxy}" if client.proxy else ""
+    if isinstance(error, SlackApiError):
+        return BadInput(f"Slack at {slack.base_url}{proxy} does not answer as it should now ({verdict.error}).")
+    return BadInput(f"Slack can't be reached at {slack.base_url}{proxy} ({verdict.error}).")
 
 
 async def _auth_test(client: AsyncWebClient, slack: Slack) -> Me:
     try:
         response = await client.auth_test()
     except Exception as error:
-        proxy = f" through the proxy {client.proxy}" if client.proxy else ""
-        reason = read_failure(error).error
-        if isinstance(error, SlackApiError):
-            raise BadInput(
-                f"SLACK_BOT_TOKEN is not valid ({reason}); copy the token that starts with xoxb- again."
-            ) from error
-        raise BadInput(f"Slack can't be reached at {slack.base_url}{proxy} ({reason}).") from error
+        hint = "SLACK_BOT_TOKEN is not valid ({}); copy the token that starts with xoxb- again."
+        raise _cannot_begin(error, client, slack, hint) from error
     data = response.data if isinstance(response.data, dict) else {}
     _check_clock(str(response.headers.get("Date") or response.headers.get("date") or ""))
     return Me(
@@ -124,17 +134,37 @@ def _check_clock(date: str) -> None:
 
 
 class PacedSocketClient(SocketModeClient):
-    """The SDK's client, with waits that grow between connections that don't last."""
+    """The SDK's client, with waits that grow between connections that don't last. `reason`: why one ended."""
 
-    last_issue: float = 0.0
-    wait_s: float = 0.0
+    configured_proxy: str | None = None
+    reason: str = ""
+    short_lived: int = 0
+    issued_at: float = 0.0
+
+    def wait_s(self, now: float) -> float:
+        """How long to wait before the next connection: 0 after one that lasted, then 1, 2, 4 ... 60 s.
+
+        One that Slack asked for, or that just broke, is replaced at once the first time.
+        """
+        lasted = not self.issued_at or now - self.issued_at >= CALM_AFTER_S
+        self.short_lived = 0 if lasted else self.short_lived + 1
+        tries = max(1, self.short_lived) if self.reason in REFUSALS else self.short_lived - 1
+        return float(min(LONGEST_WAIT_S, 2.0 ** min(tries - 1, 10))) if tries > 0 else 0.0
 
     async def issue_new_wss_url(self) -> str:
-        now = time.monotonic()
-        if self.last_issue and now - self.last_issue < CALM_AFTER_S and self.wait_s > 0:
-            await asyncio.sleep(self.wait_s * (0.75 + random.random() / 2))
-        self.last_issue = time.monotonic()
+        wait_s = self.wait_s(time.monotonic())
+        if self.reason in REFUSALS:
+            log.error(
+                "socket_refused",
+                reason=self.reason,
+                wait_s=wait_s,
+                hint="other processes use this app token, or Socket Mode was switched off in the app's settings",
+            )
+        self.reason = ""
+        await asyncio.sleep(wait_s * (0.75 + random.random() / 2))
+        self.issued_at = time.monotonic()
         address: str = await super().issue_new_wss_url()
+        self.proxy = proxy_for(address, self.configured_proxy)
         return address
 
 
@@ -146,28 +176,63 @@ class Connection:
         self._slack = slack
         self._now = now
         self._client: PacedSocketClient | None = None
+        self._watch: asyncio.Task[None] | None = None
         self.heard = Heard()
 
     async def open(self) -> None:
-        """Connect, in Socket Mode."""
+        """Connect, in Socket Mode; returns when the first connection stands."""
         if self._slack.mode != "socket":
             return
+        self._watch = asyncio.create_task(self._keep_open())
+        await self._connect()
+
+    async def close(self) -> None:
+        """Stop listening; a close frame goes out, so that no ghost of us stays registered."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            self._watch = None
+        await self._hang_up()
+
+    async def _connect(self) -> None:
         client = PacedSocketClient(
             app_token=self._slack.app_token.get_secret_value(),
             web_client=self._app.client,
             ping_interval=10,
         )
-        client.proxy = self._app.client.proxy
+        client.configured_proxy = self._slack.proxy
         client.socket_mode_request_listeners.append(self._envelope)
         client.on_message_listeners.append(self._message)
+        if self._client is not None:
+            client.short_lived, client.issued_at = self._client.short_lived, self._client.issued_at
         self._client = client
         await client.connect()  # type: ignore[no-untyped-call]
 
-    async def close(self) -> None:
-        """Stop listening; a close frame goes out, so that no ghost of us stays registered."""
-        if self._client is not None:
-            await self._client.close()  # type: ignore[no-untyped-call]
-            self._client = None
+    async def _hang_up(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()  # type: ignore[no-untyped-call]
+
+    async def _keep_open(self) -> None:
+        """Replace a client that has not been connected for longer than its own waits explain."""
+        lost_since: float | None = None
+        while True:
+            await asyncio.sleep(LOOK_S)
+            client = self._client
+            if client is None or await client.is_connected():
+                lost_since = None
+                continue
+            now = self._now()
+            lost_since = now if lost_since is None else lost_since
+            if now - lost_since < LOST_AFTER_S + LONGEST_WAIT_S * (client.short_lived > 1):
+                continue
+            log.error("socket_lost", for_s=round(now - lost_since), hint="the connection to Slack is built anew")
+            lost_since = None
+            await client.close()  # type: ignore[no-untyped-call]
+            self.heard.reconnects += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOST_AFTER_S):
+                    await self._connect()
 
     async def handle(self, request: web.Request) -> web.Response:
         """One request of Slack in HTTP mode."""
@@ -204,17 +269,7 @@ class Connection:
 
     def _disconnect(self, reason: str) -> None:
         self.heard.reconnects += 1
-        client = self._client
-        if client is None:
-            return
-        if reason in ("too_many_websockets", "link_disabled"):
-            client.wait_s = min(LONGEST_WAIT_S, max(SHORTEST_WAIT_S, client.wait_s * 2))
-            log.error(
-                "socket_refused",
-                reason=reason,
-                wait_s=client.wait_s,
-                hint="other processes use this app token, or Socket Mode was switched off in the app's settings",
-            )
-        else:
-            client.wait_s = 0.0
+        if self._client is not None:
+            self._client.reason = reason
+        if reason not in REFUSALS:
             log.info("socket_refresh", reason=reason)
