@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.card_words import person
 from core.control import StopFact
 from core.messages import (
     Arrival,
@@ -31,7 +32,16 @@ from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
 from storage.ledger.common import Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.scene import Scene, early_stop, find, new_session, target, who
-from storage.ledger.signs import BEFORE_START, ChannelPolicy, notice, outside, sign, tell
+from storage.ledger.signs import (
+    BEFORE_START,
+    SIGNS,
+    ChannelPolicy,
+    add_sign,
+    notice,
+    outside,
+    sign,
+    tell,
+)
 from storage.tables import messages, stops, turns
 
 STATES: Mapping[Disposition, str] = {
@@ -129,7 +139,7 @@ async def _write(
     said = instead or (decision.notice if decision.disposition is not Disposition.START else None)
     await sign(tx, dialect, scene, arrival, disposition, state, message)
     if stop is not None and state == "stopped":
-        await tell(tx, dialect, scene, arrival, message, {"text": BEFORE_START.format(who=stop.author)})
+        await tell(tx, dialect, scene, arrival, message, {"text": BEFORE_START.format(who=person(stop.author))})
     elif said is not None and not await _heard_already(tx, scene, arrival, said):
         await notice(tx, dialect, scene, arrival, message, said, policy)
     return Arrived(SessionId(scene.session["id"]), disposition, decision.row, said, message, turn)
@@ -214,7 +224,7 @@ async def _apply(
         case Effect.RETRY:
             return await _retry(tx, ids, dialect, scene, arrival)
         case Effect.REDIRECT_NOTE:
-            return None, await _redirect(tx, scene, arrival)
+            return None, await _redirect(tx, dialect, scene, arrival)
         case _:
             pass
     if state != "waiting":
@@ -266,7 +276,7 @@ async def _retry(
     return turn, None
 
 
-async def _redirect(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Notice | None:
+async def _redirect(tx: AsyncConnection, dialect: str, scene: Scene, arrival: Arrival) -> Notice | None:
     """A note becomes a steer, if nobody has read it yet."""
     target = scene.target
     if target is None or target["state"] != "waiting" or target["disposition"] != "note":
@@ -276,4 +286,5 @@ async def _redirect(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Noti
         .where(messages.c.id == target["id"])
         .values(disposition="steer", policy_row="redirect_button")
     )
+    await add_sign(tx, dialect, scene, f"redirected:{target['id']}", target["slack_ts"], SIGNS[Disposition.STEER])
     return None

@@ -26,7 +26,7 @@ SIGNS: Mapping[Disposition, str] = {
 STOPPED_SIGN = "octagonal_sign"
 
 BEFORE_START = (
-    "Stopped before it started: <@{who}> said stop after you sent this and before I had read it, so I did not begin. "
+    "Stopped before it started: {who} said stop after you sent this and before I had read it, so I did not begin. "
     "Send it again if it is still wanted."
 )
 
@@ -60,15 +60,19 @@ async def sign(
         name = STOPPED_SIGN
     if name is None:
         return
-    priority = Priority.STOP if name == STOPPED_SIGN else Priority.SIGN
+    await add_sign(tx, dialect, scene, message, arrival.ts, name)
+
+
+async def add_sign(tx: AsyncConnection, dialect: str, scene: Scene, key: str, target_ts: str, name: str) -> None:
+    """A reaction of ours on somebody's message."""
     values = row(
         "reaction",
-        f"sign:{message}",
+        f"sign:{key}",
         {"name": name},
         session=scene.session,
         at=scene.at,
-        priority=priority,
-        target_ts=arrival.ts,
+        priority=Priority.STOP if name == STOPPED_SIGN else Priority.SIGN,
+        target_ts=target_ts,
     )
     await tx.execute(insert_ignore(outbox, dialect).values(**values))
 
