@@ -2,8 +2,8 @@
 
     open -> approved | denied | expired | withdrawn | stopped
 
-A request does not hold a coroutine: its turn is suspended, a row, and the worker is free. It is bound to a digest of the
-call, to people who may approve (for a call that leaves the company: not to one of those whose words the turn is
+A request does not hold a coroutine: its turn is suspended, a row, and the worker is free. It is bound to a digest of
+the call, to people who may approve (for a call that leaves the company: not to one of those whose words the turn is
 about), and to a time. Whatever ends it closes the call truthfully; only `approved`, in time and with the same digest,
 lets the call run, and only if nobody stopped or redirected meanwhile.
 """
