@@ -75,15 +75,13 @@ async def _until_each_is_there(ends: FarEnds, go: asyncio.Event, last: asyncio.E
         ("lost", "answer", "timeout"),
     ):
         _script(ends, "chat.postMessage", word, response, part)
-    rooms["reading"].root = await slack.post_alert(rooms["reading"].channel, quiet=True)
-    await rooms["reading"].reply("<@U0PILOT> room reading: what is this?", ENGINEER)
     await asyncio.gather(*(room.ask() for word, room in rooms.items() if word != "reading"))
-    await slack.until(lambda: _called(ends, "conversations.replies", "reading"))
     await asyncio.gather(*(rooms[word].held(1) for word in ("asked", "writing", "carding", "cardlost", *SETTLED)))
     await rooms["rung"].held(2)
     batch = rooms["batch"]
     await batch.until(lambda: [row["status"] for row in batch.all("calls")] == ["ok", "open"])
-    await asyncio.gather(*(room.cards() for word, room in rooms.items() if not word.startswith("card")))
+    hidden = ("reading", "carding", "cardlost")
+    await asyncio.gather(*(room.cards() for word, room in rooms.items() if word not in hidden))
     await slack.until(lambda: all(_called(ends, "chat.postMessage", word) for word in ("carding", "cardlost")))
     _script(ends, "chat.update", "closing", "timeout", "")
     go.set()
@@ -94,6 +92,9 @@ async def _until_each_is_there(ends: FarEnds, go: asyncio.Event, last: asyncio.E
     last.set()
     await slack.until(lambda: _called(ends, "chat.postMessage", "unposted", times=2))
     await rooms["unposted"].until(lambda: [row["state"] for row in _answers(rooms["unposted"])] == ["waiting"])
+    rooms["reading"].root = await slack.post_alert(rooms["reading"].channel, quiet=True)
+    await rooms["reading"].reply("<@U0PILOT> room reading: what is this?", ENGINEER)
+    await slack.until(lambda: _called(ends, "conversations.replies", "reading"))
 
 
 def _answers(room: Room) -> list[dict[str, Any]]:

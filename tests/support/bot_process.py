@@ -21,7 +21,7 @@ from tests.support.rooms import FarEnds
 BOT = [sys.executable, "-m", "bot.cli"]
 ROOT = Path(__file__).parent.parent.parent
 QUICK = {
-    "LEASE_S": 4,
+    "LEASE_S": 8,
     "RENEW_S": 1,
     "LEASE_MARGIN_S": 1,
     "POLL_S": 0.2,
