@@ -109,18 +109,22 @@ class App:
             asyncio.ensure_future(self.telemetry.watch_loop(LoopClock())),
         ]
         self.sweeps.start()
+        opening: asyncio.Future[object] = asyncio.ensure_future(self.connection.open())
         try:
-            await self.connection.open()
-            log.info("ready", worker=self.worker.name, mode=self.settings.slack.mode)
+            await asyncio.wait({opening, *running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                opening.result()
+                log.info("ready", worker=self.worker.name, mode=self.settings.slack.mode)
             await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
             for task in running:
                 if task.done():
                     task.result()
         finally:
+            opening.cancel()
             await self._end()
             for task in (*running, stopped):
                 task.cancel()
-            await asyncio.gather(*running, stopped, return_exceptions=True)
+            await asyncio.gather(opening, *running, stopped, return_exceptions=True)
 
     async def _end(self) -> None:
         """Everything within `drain_s`: whoever sent SIGTERM sends SIGKILL after a while."""
