@@ -258,10 +258,11 @@ def _wanted(session: Row, words: Sequence[Row]) -> Wanted | None:
     thread = bool(not session["context_read"] and inside and session["next_seq"] == 1)
     if not thread and not files:
         return None
+    asked = [word for word in words if word["disposition"] != "note"] or words
     return Wanted(
         ChannelId(session["channel"]),
         SlackTs(session["thread_ts"]),
-        SlackTs(min(str(word["slack_ts"]) for word in words)),
+        SlackTs(min(str(word["slack_ts"]) for word in asked)),
         thread,
         files,
     )

@@ -165,8 +165,8 @@ def _kind(word: Row) -> Waiting:
 
 
 async def _keep_the_rest(tx: AsyncConnection, ids: Ids, dialect: str, scene: Scene, arrival: Arrival) -> None:
-    """What else was said with a stop word is a note for the next turn."""
-    if not arrival.rest.strip():
+    """What else was said with a stop word is a note for the next turn. Before the first one the thread is read."""
+    if not arrival.rest.strip() or scene.session["next_turn"] == 1:
         return
     await tx.execute(
         insert_ignore(messages, dialect).values(
