@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, case, exists, insert, or_, select, update
+from sqlalchemy import and_, bindparam, case, exists, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages import TurnId
@@ -28,6 +28,8 @@ FINAL_AFTER_UNCLEAR_S = 30.0
 PROGRESS_EVERY_S = 2.0
 HEARTBEAT_S = 15.0
 ANSWER_FIRST_S = 5.0
+MOST = 50
+"""So many rows of a kind are looked at in one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,7 @@ class DueCard:
         return Priority.NEW_CARD if self.message_ts is None else Priority.PROGRESS
 
 
-async def due_items(tx: AsyncConnection, most: int = 50) -> list[Item]:
-    """Outbox rows that may be sent or looked up now, the most urgent first."""
+def _due_items() -> Any:
     before = outbox.alias("before")
     in_order = ~exists().where(
         before.c.turn_id == outbox.c.turn_id,
@@ -87,7 +88,7 @@ async def due_items(tx: AsyncConnection, most: int = 50) -> list[Item]:
         before.c.part < outbox.c.part,
         before.c.state.in_(["waiting", "sending"]),
     )
-    statement = (
+    return (
         select(outbox)
         .where(
             or_(outbox.c.part == 0, in_order),
@@ -97,31 +98,11 @@ async def due_items(tx: AsyncConnection, most: int = 50) -> list[Item]:
             ),
         )
         .order_by(outbox.c.priority, outbox.c.id)
-        .limit(most)
+        .limit(MOST)
     )
-    return [
-        Item(
-            id=row["id"],
-            kind=row["kind"],
-            priority=row["priority"],
-            state=row["state"],
-            part=row["part"],
-            turn=row["turn_id"],
-            channel=row["channel"],
-            thread_ts=row["thread_ts"],
-            target_ts=row["target_ts"],
-            person=row["person"],
-            body=json.loads(row["body"]),
-            tries=row["tries"],
-            lookups=row["lookups"],
-            session=row["session_id"],
-        )
-        for row in await rows(tx, statement)
-    ]
 
 
-async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
-    """Open cards that have something newer to show, or something unclear, the most urgent first."""
+def _due_cards() -> Any:
     settled = turns.c.state == "settled"
     stopping = and_(
         turns.c.state != "settled",
@@ -151,7 +132,7 @@ async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
             or_(sessions.c.version > cards.c.sent_version, cards.c.sent_at <= now() - HEARTBEAT_S),
         ),
     )
-    statement = (
+    return (
         select(
             cards,
             settled.label("settled"),
@@ -172,8 +153,51 @@ async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
             ),
         )
         .order_by("priority", cards.c.sent_at)
-        .limit(most)
+        .limit(MOST)
     )
+
+
+def _follows_a_card_that_shows_work() -> Any:
+    """Whether another card of the thread still shows a turn that has ended: two must not seem to run."""
+    before, ended = cards.alias("before"), settles.alias("ended")
+    return exists().where(
+        before.c.session_id == cards.c.session_id,
+        before.c.turn_id != cards.c.turn_id,
+        before.c.state == "open",
+        or_(before.c.message_ts.is_not(None), before.c.sending.is_not(None)),
+        ended.c.turn_id == before.c.turn_id,
+        ended.c.reason.not_in(["dispatched", "awaiting"]),
+    )
+
+
+DUE_ITEMS, DUE_CARDS = _due_items(), _due_cards()
+
+
+async def due_items(tx: AsyncConnection) -> list[Item]:
+    """Outbox rows that may be sent or looked up now, the most urgent first."""
+    return [
+        Item(
+            id=row["id"],
+            kind=row["kind"],
+            priority=row["priority"],
+            state=row["state"],
+            part=row["part"],
+            turn=row["turn_id"],
+            channel=row["channel"],
+            thread_ts=row["thread_ts"],
+            target_ts=row["target_ts"],
+            person=row["person"],
+            body=json.loads(row["body"]),
+            tries=row["tries"],
+            lookups=row["lookups"],
+            session=row["session_id"],
+        )
+        for row in await rows(tx, DUE_ITEMS)
+    ]
+
+
+async def due_cards(tx: AsyncConnection) -> list[DueCard]:
+    """Open cards that have something newer to show, or something unclear, the most urgent first."""
     return [
         DueCard(
             turn=TurnId(row["turn_id"]),
@@ -191,28 +215,39 @@ async def due_cards(tx: AsyncConnection, most: int = 50) -> list[DueCard]:
             sent_at=row["sent_at"] or 0.0,
             sent_hash=row["sent_hash"],
         )
-        for row in await rows(tx, statement)
+        for row in await rows(tx, DUE_CARDS)
     ]
 
 
-def _follows_a_card_that_shows_work() -> Any:
-    """Whether another card of the thread still shows a turn that has ended: two must not seem to run."""
-    before, ended = cards.alias("before"), settles.alias("ended")
-    return exists().where(
-        before.c.session_id == cards.c.session_id,
-        before.c.turn_id != cards.c.turn_id,
-        before.c.state == "open",
-        or_(before.c.message_ts.is_not(None), before.c.sending.is_not(None)),
-        ended.c.turn_id == before.c.turn_id,
-        ended.c.reason.not_in(["dispatched", "awaiting"]),
+_ITEM, _CARD = outbox.c.id == bindparam("item"), cards.c.turn_id == bindparam("turn")
+
+ITEM_SENDING = update(outbox).where(_ITEM).values(state="sending", sending_at=now(), tries=outbox.c.tries + 1)
+ITEM_ENDED = (
+    update(outbox)
+    .where(_ITEM)
+    .values(state=bindparam("end"), message_ts=bindparam("ts"), error=bindparam("why"), ended_at=now())
+)
+CARD_SENDING = update(cards).where(_CARD).values(sending=bindparam("what"), sending_at=now(), tries=cards.c.tries + 1)
+CARD_SENT = (
+    update(cards)
+    .where(_CARD)
+    .values(
+        sending=None,
+        message_ts=bindparam("ts"),
+        sent_version=bindparam("shown_version"),
+        sent_at=now(),
+        sent_hash=bindparam("shown"),
+        tries=0,
+        lookups=0,
+        error=None,
     )
+)
+CARD_SENT_FINALLY = CARD_SENT.values(state="released", released_at=now())
 
 
 async def item_sending(tx: AsyncConnection, item: int) -> None:
     """The call of this row goes out when this is committed."""
-    await tx.execute(
-        update(outbox).where(outbox.c.id == item).values(state="sending", sending_at=now(), tries=outbox.c.tries + 1)
-    )
+    await tx.execute(ITEM_SENDING, {"item": item})
 
 
 PART = 100
@@ -245,11 +280,7 @@ async def item_ended(
     tx: AsyncConnection, item: int, state: str, *, message_ts: str | None = None, error: str | None = None
 ) -> None:
     """The row is `sent`, `failed` or `dropped`, for good."""
-    await tx.execute(
-        update(outbox)
-        .where(outbox.c.id == item)
-        .values(state=state, message_ts=message_ts, error=error, ended_at=now())
-    )
+    await tx.execute(ITEM_ENDED, {"item": item, "end": state, "ts": message_ts, "why": error})
 
 
 async def item_again(
@@ -278,9 +309,7 @@ async def item_unclear(tx: AsyncConnection, item: int, error: str, *, lookups: i
 
 async def card_sending(tx: AsyncConnection, turn: TurnId, what: str) -> None:
     """The card's post or update goes out when this is committed."""
-    await tx.execute(
-        update(cards).where(cards.c.turn_id == turn).values(sending=what, sending_at=now(), tries=cards.c.tries + 1)
-    )
+    await tx.execute(CARD_SENDING, {"turn": turn, "what": what})
 
 
 async def card_sent(
@@ -292,19 +321,10 @@ async def card_sent(
     release: bool,
 ) -> None:
     """The card shows what `shown` (a hash) stands for, of the version that was due."""
-    values: dict[str, Any] = {
-        "sending": None,
-        "message_ts": message_ts,
-        "sent_version": card.version,
-        "sent_at": now(),
-        "sent_hash": shown,
-        "tries": 0,
-        "lookups": 0,
-        "error": None,
-    }
-    if release:
-        values |= {"state": "released", "released_at": now()}
-    await tx.execute(update(cards).where(cards.c.turn_id == card.turn).values(**values))
+    await tx.execute(
+        CARD_SENT_FINALLY if release else CARD_SENT,
+        {"turn": card.turn, "ts": message_ts, "shown_version": card.version, "shown": shown},
+    )
 
 
 async def card_again(tx: AsyncConnection, turn: TurnId, wait_s: float, error: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,6 +31,9 @@ ROUND_S = 0.5
 DEAD_WAIT_S = 60.0
 UNDRAWN_WAIT_S = 60.0
 CALLS_AT_ONCE = 16
+TOGETHER_S = 0.05
+
+Rows = list[DueCard | Item]
 
 
 class Writer:
@@ -91,7 +94,7 @@ class Writer:
                         await asyncio.wait(self._calls.values(), timeout=ROUND_S)
 
     async def _try_round(self) -> bool:
-        """One round if we lead; whether there was anything to do. Two at once would send the same rows twice."""
+        """One round if we lead; whether another is due at once. Two rounds at once would send the same rows twice."""
         async with self._rounds:
             try:
                 busy = await self._lead() and await self._round()
@@ -133,16 +136,18 @@ class Writer:
     async def _round(self) -> bool:
         if self._now() < self._dead_until:
             return False
-        async with self._db.reading() as tx:
-            due: list[DueCard | Item] = [*await due_items(tx), *await due_cards(tx)]
-        chosen = self._choose(due)
-        if not chosen and not self._ended:
-            return False
-        for delivery in await self._write(chosen):
+        chosen: Rows | None = None
+        if not self._ended:
+            async with self._db.reading() as tx:
+                chosen = self._choose(await _due(tx))
+            if not chosen:
+                return False
+        wanted, going = await self._write(chosen)
+        for delivery in going:
             self._calls[delivery.key] = asyncio.ensure_future(self._deliver(delivery))
-        return True
+        return len(going) < wanted
 
-    def _choose(self, due: Sequence[DueCard | Item]) -> list[DueCard | Item]:
+    def _choose(self, due: Rows) -> Rows:
         """What may go out now: the most urgent first, nothing that is under way, as much as Slack's limits allow."""
         chosen: list[DueCard | Item] = []
         for one in sorted(due, key=lambda one: one.priority):
@@ -154,25 +159,29 @@ class Writer:
                     chosen.append(one)
         return chosen
 
-    async def _write(self, chosen: Sequence[DueCard | Item]) -> list[Delivery]:
-        """One transaction: what became of ended calls, and the rows that are going out."""
+    async def _write(self, chosen: Rows | None) -> tuple[int, list[Delivery]]:
+        """One transaction: what became of ended calls, and the rows that are going out.
+
+        Without `chosen` they are chosen here, because ended calls let others go. Returns how many were chosen.
+        """
         return await asyncio.shield(asyncio.ensure_future(self._written(chosen)))
 
-    async def _written(self, chosen: Sequence[DueCard | Item]) -> list[Delivery]:
+    async def _written(self, chosen: Rows | None) -> tuple[int, list[Delivery]]:
         async with self._writes:
             ended = list(self._ended)
 
-            async def work(tx: AsyncConnection) -> list[Delivery]:
+            async def work(tx: AsyncConnection) -> tuple[int, list[Delivery]]:
                 for write in ended:
                     await write(tx)
                 if not self._may_start():
-                    return []
-                prepared = [await self._prepare(tx, one) for one in chosen]
-                return [delivery for delivery in prepared if delivery is not None]
+                    return 0, []
+                wanted = self._choose(await _due(tx)) if chosen is None else chosen
+                prepared = [await self._prepare(tx, one) for one in wanted]
+                return len(wanted), [delivery for delivery in prepared if delivery is not None]
 
-            going = await run(self._db, work)
+            result = await run(self._db, work)
             del self._ended[: len(ended)]
-            return going
+            return result
 
     async def _prepare(self, tx: AsyncConnection, due: DueCard | Item) -> Delivery | None:
         """One row's call. A row that can't be drawn is set aside with its reason, so that it blocks nothing else."""
@@ -208,4 +217,15 @@ class Writer:
             log.error("writer_call_failed", key=delivery.key, error=repr(error))
         finally:
             self._calls.pop(delivery.key, None)
+            self._call_ended()
+
+    def _call_ended(self) -> None:
+        """Calls that end together are written together; the last one is not waited for longer than a moment."""
+        if self._calls:
+            asyncio.get_running_loop().call_later(TOGETHER_S, self._wake.set)
+        else:
             self._wake.set()
+
+
+async def _due(tx: AsyncConnection) -> Rows:
+    return [*await due_items(tx), *await due_cards(tx)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import func, insert, select, true, update
+from sqlalchemy import String, bindparam, func, insert, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Closed, Mail, StopFact
@@ -38,6 +38,27 @@ from storage.tables import (
 MACHINES = ("alert", "schedule", "helper_report", "helper_question", "helper_answer")
 
 
+_SESSION, _TURN = bindparam("session", type_=String), bindparam("turn", type_=String)
+
+TURN = select(turns).where(turns.c.id == _TURN)
+SETTLED = update(turns).where(turns.c.id == _TURN).values(state="settled")
+FORGET = update(messages).where(messages.c.turn_id == _TURN, messages.c.state == "waiting").values(state="stopped")
+_ASKING = (
+    messages.c.session_id == _SESSION,
+    messages.c.state == "waiting",
+    messages.c.disposition.in_(["start", "steer", "queue"]),
+)
+WAITING = select(messages).where(*_ASKING).order_by(messages.c.slack_ts)
+LET_GO = update(messages).where(*_ASKING).values(state="stopped")
+SPENT = select(
+    func.coalesce(func.sum(costs.c.input_tokens), 0).label("input"),
+    func.coalesce(func.sum(costs.c.output_tokens), 0).label("output"),
+    func.coalesce(func.sum(costs.c.usd), 0.0).label("usd"),
+).where(costs.c.turn_id == _TURN)
+NEW_SETTLE, NEW_POST = insert(settles), insert(outbox)
+IDLE = update(sessions).where(sessions.c.id == _SESSION).values(state="idle", next_seq=bindparam("seq"))
+
+
 async def settle(
     tx: AsyncConnection,
     ids: Ids,
@@ -51,7 +72,7 @@ async def settle(
     """See `core.ledger.Ledger.settle`. `quiet_s`: how long a turn that steers start waits for a quiet thread."""
     fenced = await fence(tx, claimed.lease)
     at = float(fenced["now"])
-    turn = await one(tx, select(turns).where(turns.c.id == claimed.turn))
+    turn = await one(tx, TURN, turn=claimed.turn)
     if turn is None:
         raise IllegalMove(f"{claimed.turn} does not exist")
     move_turn(TurnState(turn["state"]), TurnMove.SETTLE)
@@ -65,15 +86,12 @@ async def settle(
     ended_by = outcome.ended_by or _first_steerer(outcome, waiting)
     final = await _answer(tx, claimed, written, fenced["next_seq"])
     await _settle_row(tx, claimed, replace(outcome, ended_by=ended_by), written, final, at)
-    await tx.execute(update(turns).where(turns.c.id == claimed.turn).values(state="settled"))
+    await tx.execute(SETTLED, {"turn": claimed.turn})
     await end(tx, claimed, written.attempt_end, written.stamp, at)
     await _ledgers(tx, claimed, written, at)
     await _post(tx, claimed, written, closed, at)
-    await tx.execute(
-        update(sessions)
-        .where(sessions.c.id == claimed.lease.session)
-        .values(state="idle", next_seq=fenced["next_seq"] + (final is not None))
-    )
+    seq = fenced["next_seq"] + (final is not None)
+    await tx.execute(IDLE, {"session": claimed.lease.session, "seq": seq})
     following = await _next_turn(tx, ids, claimed, outcome, waiting, turn, at, quiet_s)
     return Settled(outcome.reason, following, starts_now=not any(_asked(word) for word in waiting))
 
@@ -105,38 +123,17 @@ def stopped_outcome(outcome: Outcome, stop: StopFact) -> Outcome:
 
 async def _forget_unconsumed(tx: AsyncConnection, claimed: Claimed) -> None:
     """Words of this turn that it never took: a stop came first."""
-    await tx.execute(
-        update(messages)
-        .where(messages.c.turn_id == claimed.turn, messages.c.state == "waiting")
-        .values(state="stopped")
-    )
+    await tx.execute(FORGET, {"turn": claimed.turn})
 
 
 async def waiting_words(tx: AsyncConnection, session: SessionId) -> Sequence[Row]:
     """The words of a session that ask for a turn and have none, oldest first."""
-    return await rows(
-        tx,
-        select(messages)
-        .where(
-            messages.c.session_id == session,
-            messages.c.state == "waiting",
-            messages.c.disposition.in_(["start", "steer", "queue"]),
-        )
-        .order_by(messages.c.slack_ts),
-    )
+    return await rows(tx, WAITING, session=session)
 
 
 async def _let_words_go(tx: AsyncConnection, session: SessionId) -> Sequence[Row]:
     """No words start a turn where nothing can be answered."""
-    await tx.execute(
-        update(messages)
-        .where(
-            messages.c.session_id == session,
-            messages.c.state == "waiting",
-            messages.c.disposition.in_(["start", "steer", "queue"]),
-        )
-        .values(state="stopped")
-    )
+    await tx.execute(LET_GO, {"session": session})
     return []
 
 
@@ -155,31 +152,25 @@ async def _answer(tx: AsyncConnection, claimed: Claimed, written: Rows, seq: int
 async def _settle_row(
     tx: AsyncConnection, claimed: Claimed, outcome: Outcome, written: Rows, final: str | None, at: float
 ) -> None:
-    total = await one(
-        tx,
-        select(
-            func.coalesce(func.sum(costs.c.input_tokens), 0).label("input"),
-            func.coalesce(func.sum(costs.c.output_tokens), 0).label("output"),
-            func.coalesce(func.sum(costs.c.usd), 0.0).label("usd"),
-        ).where(costs.c.turn_id == claimed.turn),
-    )
+    total = await one(tx, SPENT, turn=claimed.turn)
     assert total is not None
     await tx.execute(
-        insert(settles).values(
-            turn_id=claimed.turn,
-            session_id=claimed.lease.session,
-            reason=written.reason.value,
-            detail=written.detail.value if written.detail else None,
-            final_event_id=final,
-            ended_by=outcome.ended_by,
-            step=outcome.step,
-            known=outcome.known,
-            evidence=dump([[item.call_id, item.tool, item.summary] for item in claimed.evidence]),
-            input_tokens=total["input"],
-            output_tokens=total["output"],
-            cost_usd=total["usd"],
-            created_at=at,
-        )
+        NEW_SETTLE,
+        {
+            "turn_id": claimed.turn,
+            "session_id": claimed.lease.session,
+            "reason": written.reason.value,
+            "detail": written.detail.value if written.detail else None,
+            "final_event_id": final,
+            "ended_by": outcome.ended_by,
+            "step": outcome.step,
+            "known": outcome.known,
+            "evidence": dump([[item.call_id, item.tool, item.summary] for item in claimed.evidence]),
+            "input_tokens": total["input"],
+            "output_tokens": total["output"],
+            "cost_usd": total["usd"],
+            "created_at": at,
+        },
     )
 
 
@@ -203,9 +194,9 @@ async def _ledgers(tx: AsyncConnection, claimed: Claimed, written: Rows, at: flo
 
 async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, closed: Closed | None, at: float) -> None:
     if written.post is not None:
-        await tx.execute(insert(outbox).values(answer_row(claimed, written.post, at)))
+        await tx.execute(NEW_POST, answer_row(claimed, written.post, at))
     if written.detail is Detail.CHANNEL_ARCHIVED and closed is not None:
-        await tx.execute(insert(outbox).values(no_place_row(claimed, closed, at)))
+        await tx.execute(NEW_POST, no_place_row(claimed, closed, at))
         await tx.execute(
             update(cards)
             .where(

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import case, exists, literal, or_, select, union_all, update
+from sqlalchemy import Float, String, bindparam, case, exists, literal, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Mail
@@ -34,9 +34,61 @@ from storage.tables import messages, repairs, sessions, stops, switches, turns
 
 T = TypeVar("T")
 
+_STOPPED = exists().where(
+    stops.c.session_id == turns.c.session_id,
+    or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
+)
+DUE = (
+    select(
+        turns.c.session_id,
+        (turns.c.start_after - now()).label("in_s"),
+        case((_STOPPED, 1), else_=0).label("stopped"),
+    )
+    .join(sessions, sessions.c.id == turns.c.session_id)
+    .where(
+        turns.c.state.in_(["waiting", "running"]),
+        or_(
+            sessions.c.lease_owner.is_(None),
+            sessions.c.lease_owner == bindparam("worker", type_=String),
+            sessions.c.lease_until <= now(),
+        ),
+        or_(turns.c.start_after <= now() + bindparam("within_s", type_=Float), _STOPPED),
+    )
+    .order_by(turns.c.created_at)
+)
+_MINE = turns.c.id.in_(bindparam("turns", expanding=True))
+MAIL_OF_ALL = union_all(
+    select(
+        turns.c.session_id,
+        literal("stop").label("kind"),
+        stops.c.level,
+        stops.c.author,
+        stops.c.slack_ts,
+        stops.c.source,
+    )
+    .join(stops, stops.c.session_id == turns.c.session_id)
+    .where(_MINE, or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id)),
+    select(
+        turns.c.session_id,
+        literal("steer"),
+        literal(""),
+        messages.c.author,
+        messages.c.slack_ts,
+        messages.c.source,
+    )
+    .join(messages, messages.c.session_id == turns.c.session_id)
+    .where(
+        _MINE,
+        messages.c.state == "waiting",
+        messages.c.disposition == "steer",
+        messages.c.turn_id.is_(None),
+    ),
+)
+PAUSED = select(switches.c.value).where(switches.c.name == "paused")
+
 
 class SqlLedger:
-    """The ledger of one worker."""
+    """The ledger of one worker. `changed` hears of settles: what only moves a card on is found in time anyway."""
 
     def __init__(
         self,
@@ -62,9 +114,7 @@ class SqlLedger:
         self._stitched = stitched
 
     async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        result = await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
-        self._changed()
-        return result
+        return await asyncio.shield(asyncio.ensure_future(run(self._db, work)))
 
     async def claim(
         self,
@@ -123,11 +173,13 @@ class SqlLedger:
         return await self._write(lambda tx: closing.climb(tx, claimed, rung, cause, words, spent, self._price))
 
     async def settle(self, claimed: Claimed, outcome: Outcome, spent: Sequence[Spent]) -> Settled:
-        return await self._write(
+        settled = await self._write(
             lambda tx: settling.settle(
                 tx, self._ids, claimed, outcome, spent, self._price, quiet_s=self._limits.quiet_s
             )
         )
+        self._changed()
+        return settled
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
         found = [
@@ -164,30 +216,8 @@ class SqlLedger:
     # -- rounds: one query for all sessions of the worker
 
     async def due(self, within_s: float) -> Sequence[Due]:
-        stopped = exists().where(
-            stops.c.session_id == turns.c.session_id,
-            or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
-        )
-        statement = (
-            select(
-                turns.c.session_id,
-                (turns.c.start_after - now()).label("in_s"),
-                case((stopped, 1), else_=0).label("stopped"),
-            )
-            .join(sessions, sessions.c.id == turns.c.session_id)
-            .where(
-                turns.c.state.in_(["waiting", "running"]),
-                or_(
-                    sessions.c.lease_owner.is_(None),
-                    sessions.c.lease_owner == self._worker,
-                    sessions.c.lease_until <= now(),
-                ),
-                or_(turns.c.start_after <= now() + within_s, stopped),
-            )
-            .order_by(turns.c.created_at)
-        )
         async with self._db.reading() as tx:
-            found = await rows(tx, statement)
+            found = await rows(tx, DUE, worker=self._worker, within_s=within_s)
         return [
             Due(
                 SessionId(row["session_id"]),
@@ -198,36 +228,8 @@ class SqlLedger:
         ]
 
     async def mail_of(self, wanted: Mapping[SessionId, TurnId]) -> Mapping[SessionId, Mail]:
-        mine = turns.c.id.in_(list(wanted.values()))
-        statement = union_all(
-            select(
-                turns.c.session_id,
-                literal("stop").label("kind"),
-                stops.c.level,
-                stops.c.author,
-                stops.c.slack_ts,
-                stops.c.source,
-            )
-            .join(stops, stops.c.session_id == turns.c.session_id)
-            .where(mine, or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id)),
-            select(
-                turns.c.session_id,
-                literal("steer"),
-                literal(""),
-                messages.c.author,
-                messages.c.slack_ts,
-                messages.c.source,
-            )
-            .join(messages, messages.c.session_id == turns.c.session_id)
-            .where(
-                mine,
-                messages.c.state == "waiting",
-                messages.c.disposition == "steer",
-                messages.c.turn_id.is_(None),
-            ),
-        )
         async with self._db.reading() as tx:
-            found = await rows(tx, statement)
+            found = await rows(tx, MAIL_OF_ALL, turns=list(wanted.values()))
         mail: dict[SessionId, Mail] = {}
         for session in wanted:
             own = [row for row in found if row["session_id"] == session]
@@ -240,7 +242,7 @@ class SqlLedger:
 
     async def paused(self) -> bool:
         async with self._db.reading() as tx:
-            found = await rows(tx, select(switches.c.value).where(switches.c.name == "paused"))
+            found = await rows(tx, PAUSED)
         return bool(found and found[0]["value"] == "yes")
 
     async def pause(self, paused: bool, by: str) -> None:
