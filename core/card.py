@@ -80,6 +80,7 @@ class CardFacts:
     `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
     `ended_by`, `ended_step`: who steered or stopped, at which step. `answer_fallback`: the answer that Slack refused
     as a message. `request_link`: the post that asks for approval. `withdrawn`: requests that no longer wait.
+    `deleted`: how many messages people deleted after this turn had read them.
     """
 
     turn_id: TurnId
@@ -107,6 +108,7 @@ class CardFacts:
     helpers: tuple[HelperLine, ...] = ()
     known: str = ""
     withdrawn: tuple[str, ...] = ()
+    deleted: int = 0
     request_link: str | None = None
 
 
@@ -194,7 +196,12 @@ def _going_on(facts: CardFacts) -> list[Line]:
         lines.append((Glyph.NOTE, "Picked up again after a restart. Nothing that was found is lost."))
     if facts.rung:
         lines.append((Glyph.NOTE, f"No answer yet, asking again (try {facts.rung} of 4)."))
+    if facts.deleted:
+        lines.append((Glyph.NOTE, _DELETED.format(messages=count(facts.deleted, "message"))))
     return lines
+
+
+_DELETED = "{messages} deleted after I had read it, so this still goes by it. Write stop if it should not."
 
 
 # ---------------------------------------------------------------------------------------------- when it has ended

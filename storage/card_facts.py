@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.card import CallLine, CallState, CardFacts, StepLine
@@ -24,6 +24,7 @@ from storage.tables import (
     cards,
     costs,
     entries,
+    messages,
     outbox,
     sessions,
     settles,
@@ -47,11 +48,29 @@ STATES = {
 REMEMBERED_CALLS = 2_000
 
 
+_gone = messages.alias("gone")
+_DELETED = (
+    select(func.count())
+    .select_from(messages)
+    .where(
+        messages.c.turn_id == turns.c.id,
+        messages.c.state == "consumed",
+        exists().where(
+            _gone.c.session_id == messages.c.session_id,
+            _gone.c.source == "delete",
+            _gone.c.target_ts == messages.c.slack_ts,
+        ),
+    )
+    .scalar_subquery()
+)
+"""How many messages people deleted after the turn had read them."""
+
+
 async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) -> CardFacts | None:
     """The facts of one card, or None if there is no such turn."""
     turn = await one(
         tx,
-        select(turns, sessions.c.model, cards.c.fallback, now().label("now"))
+        select(turns, sessions.c.model, cards.c.fallback, _DELETED.label("deleted"), now().label("now"))
         .join(sessions, sessions.c.id == turns.c.session_id)
         .join(cards, cards.c.turn_id == turns.c.id)
         .where(turns.c.id == turn_id),
@@ -101,6 +120,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
         answer_posted=await _answer_posted(tx, turn_id) if settle else False,
         answer_fallback=turn["fallback"],
         known=settle["known"] if settle else "",
+        deleted=turn["deleted"],
     )
 
 

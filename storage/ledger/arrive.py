@@ -8,10 +8,10 @@ A duplicate writes nothing. Listeners do only this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.card_words import person
@@ -23,6 +23,7 @@ from core.messages import (
     Place,
     SessionId,
     SessionState,
+    Source,
     TurnId,
 )
 from core.notices import Notice
@@ -42,7 +43,7 @@ from storage.ledger.signs import (
     sign,
     tell,
 )
-from storage.tables import messages, stops, turns
+from storage.tables import messages, sessions, stops, turns
 
 STATES: Mapping[Disposition, str] = {
     Disposition.START: "waiting",
@@ -221,10 +222,15 @@ async def _apply(
             await _change(tx, scene, text=arrival.text)
         case Effect.WITHDRAW:
             await _change(tx, scene, state="withdrawn")
+            if await _nobody_asks(tx, scene):
+                cancel = replace(decision, effect=Effect.CANCEL_TURN)
+                return None, await stopping.stop(tx, ids, dialect, scene, arrival, cancel, message)
         case Effect.RETRY:
             return await _retry(tx, ids, dialect, scene, arrival)
         case Effect.REDIRECT_NOTE:
             return None, await _redirect(tx, dialect, scene, arrival)
+        case _ if arrival.source is Source.DELETE:
+            await _show_again(tx, scene)
         case _:
             pass
     if state != "waiting":
@@ -244,6 +250,22 @@ async def _change(tx: AsyncConnection, scene: Scene, **values: str) -> None:
             update(messages)
             .where(messages.c.id == scene.target["id"], messages.c.state == "waiting")
             .values(**values)
+        )
+
+
+async def _nobody_asks(tx: AsyncConnection, scene: Scene) -> bool:
+    """Whether a turn that has not begun has no words left."""
+    if scene.turn is None or scene.turn["state"] != "waiting":
+        return False
+    mine = and_(messages.c.turn_id == scene.turn["id"], messages.c.state.in_(["waiting", "consumed"]))
+    return await one(tx, select(messages.c.id).where(mine).limit(1)) is None
+
+
+async def _show_again(tx: AsyncConnection, scene: Scene) -> None:
+    """The card has something to say: words that its turn had read are gone."""
+    if scene.turn is not None and scene.target is not None and scene.target["turn_id"] == scene.turn["id"]:
+        await tx.execute(
+            update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)
         )
 
 
