@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.card import CallLine, CallState, CardFacts, StepLine
 from core.card_lines import asks, tool_words
 from core.gateway import CallStatus
-from core.messages import TurnId, UserId
+from core.messages import SessionId, TurnId, UserId
 from core.ports import Tier
 from core.remediation import Rung
 from storage.database import now
-from storage.ledger.common import Row, one, rows, strongest
+from storage.ledger.common import Row, one, rows, stop_of
 from storage.tables import (
     attempts,
     calls,
@@ -28,7 +27,6 @@ from storage.tables import (
     outbox,
     sessions,
     settles,
-    stops,
     turns,
 )
 
@@ -66,37 +64,61 @@ _DELETED = (
 """How many messages people deleted after the turn had read them."""
 
 
+_TRIED = attempts.c.turn_id == turns.c.id
+_BEGAN = select(func.min(attempts.c.started_at)).where(_TRIED).scalar_subquery()
+_RESUMED = exists().where(_TRIED, attempts.c.ended.in_(["drained", "crashed"]))
+_COST = select(func.coalesce(func.sum(costs.c.usd), 0.0)).where(costs.c.turn_id == turns.c.id).scalar_subquery()
+_POSTED = exists().where(
+    outbox.c.turn_id == turns.c.id,
+    outbox.c.kind == "answer",
+    outbox.c.part == 0,
+    outbox.c.state == "sent",
+)
+TURN = (
+    select(
+        turns,
+        sessions.c.model,
+        cards.c.fallback,
+        settles.c.reason,
+        settles.c.detail,
+        settles.c.ended_by,
+        settles.c.step,
+        settles.c.known,
+        settles.c.created_at.label("settled_at"),
+        func.coalesce(settles.c.cost_usd, _COST).label("cost_usd"),
+        _BEGAN.label("began"),
+        _RESUMED.label("resumed"),
+        _POSTED.label("answer_posted"),
+        _DELETED.label("deleted"),
+        now().label("now"),
+    )
+    .join(sessions, sessions.c.id == turns.c.session_id)
+    .join(cards, cards.c.turn_id == turns.c.id)
+    .outerjoin(settles, settles.c.turn_id == turns.c.id)
+    .where(turns.c.id == bindparam("turn"))
+)
+CALLS = (
+    select(calls.c.step, calls.c.tool, calls.c.status, calls.c.tier, calls.c.arguments, calls.c.duration_ms)
+    .where(calls.c.turn_id == bindparam("turn"))
+    .order_by(calls.c.step, calls.c.position)
+)
+SAID = (
+    select(entries.c.step, entries.c.body)
+    .where(entries.c.turn_id == bindparam("turn"), entries.c.kind == "assistant")
+    .order_by(entries.c.seq.desc())
+    .limit(1)
+)
+
+
 async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) -> CardFacts | None:
     """The facts of one card, or None if there is no such turn."""
-    turn = await one(
-        tx,
-        select(turns, sessions.c.model, cards.c.fallback, _DELETED.label("deleted"), now().label("now"))
-        .join(sessions, sessions.c.id == turns.c.session_id)
-        .join(cards, cards.c.turn_id == turns.c.id)
-        .where(turns.c.id == turn_id),
-    )
+    turn = await one(tx, TURN, turn=turn_id)
     if turn is None:
         return None
-    settle = await one(tx, select(settles).where(settles.c.turn_id == turn_id))
-    tried = await rows(tx, select(attempts).where(attempts.c.turn_id == turn_id).order_by(attempts.c.number))
-    steps = _steps(
-        await rows(
-            tx,
-            select(
-                calls.c.step,
-                calls.c.tool,
-                calls.c.status,
-                calls.c.tier,
-                calls.c.arguments,
-                calls.c.duration_ms,
-            )
-            .where(calls.c.turn_id == turn_id)
-            .order_by(calls.c.step, calls.c.position),
-        ),
-        {} if settle else await _said(tx, turn_id),
-    )
-    cost = settle["cost_usd"] if settle else await _cost(tx, turn_id)
-    stop = None if settle else await _stop(tx, turn)
+    settled = turn["reason"] is not None
+    found = await rows(tx, CALLS, turn=turn_id) if turn["began"] is not None else []
+    steps = _steps(found, await _said(tx, turn_id) if found and not settled else {})
+    stop = None if settled else await stop_of(tx, SessionId(turn["session_id"]), turn_id)
     return CardFacts(
         turn_id=turn_id,
         asked_by=UserId(turn["asked_by"]),
@@ -104,22 +126,22 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
         state=turn["state"],
         steps=steps,
         max_steps=max_steps,
-        elapsed_s=_elapsed(turn, tried, settle),
-        cost_usd=float(cost),
+        elapsed_s=_elapsed(turn),
+        cost_usd=float(turn["cost_usd"]),
         model=turn["model"] or "",
         doing=_doing(turn, steps),
         stopping_by=stop.author if stop else None,
         stop_level=stop.level if stop else None,
         quiet=bool(turn["state"] == "waiting" and turn["start_after"] > turn["now"]),
-        resumed=any(row["ended"] in ("drained", "crashed") for row in tried),
+        resumed=bool(turn["resumed"]),
         rung=turn["rung"],
-        reason=settle["reason"] if settle else None,
-        detail=settle["detail"] if settle else None,
-        ended_by=UserId(settle["ended_by"]) if settle and settle["ended_by"] else None,
-        ended_step=settle["step"] if settle else 0,
-        answer_posted=await _answer_posted(tx, turn_id) if settle else False,
+        reason=turn["reason"],
+        detail=turn["detail"],
+        ended_by=UserId(turn["ended_by"]) if turn["ended_by"] else None,
+        ended_step=turn["step"] or 0,
+        answer_posted=bool(settled and turn["answer_posted"]),
         answer_fallback=turn["fallback"],
-        known=settle["known"] if settle else "",
+        known=turn["known"] or "",
         deleted=turn["deleted"],
     )
 
@@ -134,14 +156,7 @@ def _steps(found: Sequence[Row], said: Mapping[int, str]) -> tuple[StepLine, ...
 
 async def _said(tx: AsyncConnection, turn_id: TurnId) -> dict[int, str]:
     """What the model said beside the calls of its last step."""
-    last = await rows(
-        tx,
-        select(entries.c.step, entries.c.body)
-        .where(entries.c.turn_id == turn_id, entries.c.kind == "assistant")
-        .order_by(entries.c.seq.desc())
-        .limit(1),
-    )
-    return {row["step"]: _text_of(row["body"]) for row in last}
+    return {row["step"]: _text_of(row["body"]) for row in await rows(tx, SAID, turn=turn_id)}
 
 
 def _text_of(body: str) -> str:
@@ -174,39 +189,6 @@ def _doing(turn: Row, steps: Sequence[StepLine]) -> str:
     return "asking for the answer once more" if turn["rung"] > Rung.GROUND else "thinking"
 
 
-def _elapsed(turn: Row, tried: Sequence[Row], settle: Row | None) -> float:
-    until = settle["created_at"] if settle else turn["now"]
-    return max(0.0, float(until - tried[0]["started_at"])) if tried else 0.0
-
-
-async def _cost(tx: AsyncConnection, turn_id: TurnId) -> Any:
-    row = await one(
-        tx, select(func.coalesce(func.sum(costs.c.usd), 0.0).label("usd")).where(costs.c.turn_id == turn_id)
-    )
-    return row["usd"] if row else 0.0
-
-
-async def _stop(tx: AsyncConnection, turn: Row) -> Any:
-    found = await rows(
-        tx,
-        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
-        .where(
-            stops.c.session_id == turn["session_id"],
-            or_(stops.c.slack_ts > turn["newest_ts"], stops.c.turn_id == turn["id"]),
-        )
-        .order_by(stops.c.slack_ts),
-    )
-    return strongest(found)
-
-
-async def _answer_posted(tx: AsyncConnection, turn_id: TurnId) -> bool:
-    row = await one(
-        tx,
-        select(outbox.c.id).where(
-            outbox.c.turn_id == turn_id,
-            outbox.c.kind == "answer",
-            outbox.c.part == 0,
-            outbox.c.state == "sent",
-        ),
-    )
-    return row is not None
+def _elapsed(turn: Row) -> float:
+    until = turn["now"] if turn["settled_at"] is None else turn["settled_at"]
+    return 0.0 if turn["began"] is None else max(0.0, float(until - turn["began"]))
