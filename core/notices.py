@@ -43,7 +43,7 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         "I keep your stop: it also ends anything asked before it that has not started yet.",
         Notice.NOTHING_HERE: "Nothing of mine is running here, so there was nothing to stop.",
         Notice.ALREADY_ENDED: "That turn has already ended, so nothing was changed. "
-        "Write in the thread to go on from here.",
+        "To stop what runs in this thread now, write `stop` here; to go on, just write.",
         Notice.STILL_WORKING: "I am already at work in this thread, so I did not start again. "
         "Reply in the thread to redirect me, or stop me first.",
         Notice.KEPT_AS_NOTE: "Kept as a note: I will read it with the next turn, and my work goes on unchanged. "

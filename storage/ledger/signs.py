@@ -24,6 +24,8 @@ SIGNS: Mapping[Disposition, str] = {
     Disposition.NOTE: "memo",
 }
 STOPPED_SIGN = "octagonal_sign"
+SAID = ("mention", "reply", "direct_message")
+"""Sources that are messages of people, which can carry a sign."""
 
 BEFORE_START = (
     "Stopped before it started: {who} said stop after you sent this and before I had read it, so I did not begin. "
@@ -51,7 +53,7 @@ async def sign(
     message: MessageId,
 ) -> None:
     """The visible sign that a person's words were taken."""
-    if arrival.source.value not in ("mention", "reply", "direct_message"):
+    if arrival.source.value not in SAID:
         return
     if early_stop(arrival) and scene.session["next_turn"] == 1:
         return

@@ -6,11 +6,13 @@ asked after it; only Slack's own timestamps decide that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Closed, StopFact
-from core.messages import Arrival, Level, Marker, MessageId, SessionId, Source, UserId, older
+from core.messages import Arrival, Disposition, Level, Marker, MessageId, SessionId, Source, UserId, older
 from core.notices import Notice
 from core.steering import Decision, Effect
 from core.stop import Aim, Duplicate, Fate, Waiting, aim_of_click, escalate, fate_of
@@ -18,7 +20,14 @@ from storage.database import now
 from storage.dialect import insert_ignore
 from storage.ledger.common import Ids, Row, one, rows
 from storage.ledger.scene import Scene
+from storage.ledger.signs import SAID, SIGNS, STOPPED_SIGN, add_sign
 from storage.tables import cards, messages, sessions, settles, stops, turns
+
+BECOMES: Mapping[Fate, tuple[Mapping[str, str], str]] = {
+    Fate.STOPPED: ({"state": "stopped"}, STOPPED_SIGN),
+    Fate.BECOMES_NOTE: ({"disposition": "note"}, SIGNS[Disposition.NOTE]),
+}
+"""What a stop makes of a waiting message, and the sign that its author sees."""
 
 
 async def stop(
@@ -52,7 +61,7 @@ async def stop(
             arrived_at=scene.at,
         )
     )
-    await _waiting(tx, scene, fact)
+    await _waiting(tx, dialect, scene, fact)
     await _keep_the_rest(tx, ids, dialect, scene, arrival)
     await tx.execute(
         update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)
@@ -94,7 +103,7 @@ async def _asked_between(tx: AsyncConnection, scene: Scene, after: str, before: 
 async def is_double(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> bool:
     """Whether the same person's stop has just been heard here: fifty clicks are one stop, and one is answered."""
     last = await _last(tx, scene)
-    fact = StopFact(Level.STEP, UserId(arrival.author), arrival.ts)
+    fact = StopFact(arrival.level or Level.STEP, UserId(arrival.author), arrival.ts)
     return last is not None and isinstance(escalate(last, fact), Duplicate)
 
 
@@ -139,8 +148,8 @@ async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
     return None if found is None else StopFact(Level(found["level"]), UserId(found["author"]), found["slack_ts"])
 
 
-async def _waiting(tx: AsyncConnection, scene: Scene, fact: StopFact) -> None:
-    """Steers older than the stop end stopped; queued words become notes or stop with the task."""
+async def _waiting(tx: AsyncConnection, dialect: str, scene: Scene, fact: StopFact) -> None:
+    """Steers older than the stop end stopped; queued words become notes or stop with the task. Signs say so."""
     own = scene.turn["id"] if scene.turn is not None else ""
     found = await rows(
         tx,
@@ -152,10 +161,12 @@ async def _waiting(tx: AsyncConnection, scene: Scene, fact: StopFact) -> None:
         if word["turn_id"] == own:
             continue
         fate = fate_of(_kind(word), word["slack_ts"], fact)
-        if fate is Fate.STOPPED:
-            await tx.execute(update(messages).where(messages.c.id == word["id"]).values(state="stopped"))
-        elif fate is Fate.BECOMES_NOTE:
-            await tx.execute(update(messages).where(messages.c.id == word["id"]).values(disposition="note"))
+        if fate is Fate.STAYS:
+            continue
+        becomes, name = BECOMES[fate]
+        await tx.execute(update(messages).where(messages.c.id == word["id"]).values(becomes))
+        if word["source"] in SAID:
+            await add_sign(tx, dialect, scene, f"{fate.value}:{word['id']}", word["slack_ts"], name)
 
 
 def _kind(word: Row) -> Waiting:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from bot.playground.model import call, say
+from bot.playground.model import FIRST_BYTE, call, hold_until, say
 from core.ports import Tier
 from tests.support.story import QUICK, HeldTool, called, holds, quick, saying, signed, taken, words_of
 from tests.support.thread import ENGINEER, ONCALL, in_town, shown
@@ -123,6 +124,21 @@ async def test_a_turn_that_a_steer_starts_waits_until_the_thread_is_quiet(tmp_pa
             f"<@{ONCALL}>: {REDIRECTION}",
             f"<@{ONCALL}>: and not the database",
         ]
+
+
+async def test_the_next_card_waits_until_the_one_before_shows_its_end(tmp_path: Path) -> None:
+    end = asyncio.Event()
+    script = [BATCH, say("The gateway.") + hold_until(end, FIRST_BYTE)]
+    tools = [quick("metrics"), quick("logs"), HeldTool("slow")]
+    async with in_town(tmp_path, limits=QUICK, script=script, tools=tools) as thread:
+        thread.slack.delay("chat.update", 0.5)
+        await thread.ask()
+        await called(thread, "slow", "open")
+        await thread.reply(REDIRECTION)
+        await thread.cards(2)
+        assert "continued below" in thread.own("card")[0]["text"]
+        end.set()
+        await holds(thread, ["steered", "completed"])
 
 
 async def test_a_reply_before_the_first_request_joins_the_turn(tmp_path: Path) -> None:

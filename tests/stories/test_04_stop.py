@@ -110,6 +110,7 @@ async def test_a_cancel_ends_the_task_with_all_that_was_queued(tmp_path: Path, w
         card = thread.own("card")[0]["text"]
         assert "Stopped by <@U0ONCALL> at step 1. The task is over; mention me here to start again." in card
         assert (await taken(thread, queued))["state"] == "stopped"
+        await signed(thread, queued, "octagonal_sign")
         assert len(await thread.rows("stops")) == 1
         assert thread.slack.statuses(thread.channel, str(thread.root))[-1] == "active"
 
@@ -140,6 +141,26 @@ async def test_a_second_stop_after_3_s_cancels_and_one_sooner_is_the_same_stop(t
         calls = await thread.rows("calls", "position")
         assert [(row["tool"], row["status"]) for row in calls] == [("restart", "ok"), ("scale", "not_run")]
         assert "The task is over" in thread.own("card")[0]["text"]
+
+
+async def test_after_a_stop_of_the_step_nothing_queued_starts_before_a_person_writes(tmp_path: Path) -> None:
+    slow = HeldTool("slow")
+    script = [BATCH, say("From there on.")]
+    async with in_town(tmp_path, limits=QUICK, script=script, tools=[quick("metrics"), slow]) as thread:
+        await thread.ask()
+        await called(thread, "slow", "open")
+        queued = await thread.reply("+ also check the db")
+        await taken(thread, queued)
+        await thread.reply("stop", ENGINEER)
+        await holds(thread, ["stopped_step"])
+        await signed(thread, queued, "memo")
+        assert len(await thread.rows("turns")) == 1
+        await thread.reply(GO_ON)
+        await holds(thread, ["stopped_step", "completed"])
+        assert words_of(thread.requests()[1])[2:] == [
+            f"[note: said in the thread, not to you] <@{ONCALL}>: also check the db",
+            f"<@{ONCALL}>: {GO_ON}",
+        ]
 
 
 async def at(thread: Thread, ts: str, later_s: int, words: str) -> str:

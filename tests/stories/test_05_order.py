@@ -27,7 +27,10 @@ from tests.support.story import (
 from tests.support.thread import ASK, ENGINEER, ONCALL, Thread, in_town
 
 BATCH = say("Looking.") + call("metrics", q="up") + call("slow", q="web-3")
-ENDED = "That turn has already ended, so nothing was changed. Write in the thread to go on from here."
+ENDED = (
+    "That turn has already ended, so nothing was changed. "
+    "To stop what runs in this thread now, write `stop` here; to go on, just write."
+)
 
 
 async def unheard(thread: Thread, words: str, user: str = ENGINEER, thread_ts: str | None = None) -> str:
