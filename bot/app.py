@@ -21,6 +21,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.channels import Channels
@@ -195,7 +196,7 @@ async def build(
             price=cost_usd,
             changed=changed,
             closed=watching.closed,
-            stitched=telemetry.stitch,
+            stitched=watching.stitched,
         )
         frozen = Frozen(settings.model.name, SYSTEM, gateway.declaration())
         worker = Worker(
@@ -225,7 +226,7 @@ async def build(
             trouble=watching.trouble,
             limits_of=channels.limits,
         )
-        bolt = _bolt(settings, client)
+        bolt = _bolt(settings, client, me)
         _events(settings, client, me, channels, mailbox, db, telemetry, now).register(bolt)
         connection = Connection(bolt, settings.slack, now)
         yield App(
@@ -311,9 +312,24 @@ def _writer(
     )
 
 
-def _bolt(settings: Settings, client: AsyncWebClient) -> AsyncApp:
+def _bolt(settings: Settings, client: AsyncWebClient, me: Me) -> AsyncApp:
+    """Bolt asks nobody who we are: the preflight has. Its own question would go through the environment's proxy."""
+    token = client.token
+    own = AsyncWebClient(base_url=client.base_url, session=client.session, retry_handlers=[])
+    own.proxy = client.proxy
+
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(
+            enterprise_id=enterprise_id,
+            team_id=team_id,
+            bot_user_id=me.user_id,
+            bot_id=me.bot_id,
+            bot_token=token,
+        )
+
     return AsyncApp(
-        client=client,
+        client=own,
+        authorize=authorize,
         signing_secret=settings.slack.signing_secret.get_secret_value() or None,
         process_before_response=True,
         ignoring_self_events_enabled=False,
