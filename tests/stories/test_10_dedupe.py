@@ -1,4 +1,4 @@
-"""Story 10, deliveries: however often and in whatever order Slack sends something, it has one effect and never none."""
+"""Story 10, deliveries: however often and in whatever order Slack sends something, its effect is one, never none."""
 
 from __future__ import annotations
 
