@@ -54,6 +54,7 @@ class Events:
         now_ts: Callable[[], str],
         running: Callable[[str | None], Awaitable[list[RunningTurn]]],
         heard: Callable[[str], None] = lambda _kind: None,
+        proxy: Callable[[str], str | None] = lambda _address: None,
     ) -> None:
         self._client = client
         self._me = me
@@ -63,6 +64,7 @@ class Events:
         self._now_ts = now_ts
         self._running = running
         self._heard = heard
+        self._proxy = proxy
         self._later: set[asyncio.Task[None]] = set()
 
     def register(self, app: AsyncApp) -> None:
@@ -199,9 +201,13 @@ class Events:
         async def replace() -> None:
             body = {"replace_original": True, "text": text, "blocks": ephemeral(text).blocks}
             session = self._client.session
-            if session is not None:
-                async with session.post(address, json=body) as response:
+            if session is None:
+                return
+            try:
+                async with session.post(address, json=body, proxy=self._proxy(address)) as response:
                     await response.read()
+            except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
+                log.warning("ephemeral_not_replaced", error=read_failure(error).error)
 
         self._soon(replace())
 

@@ -7,7 +7,7 @@ Control is no conversation here either: stop words are left out of the thread, a
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -53,12 +53,15 @@ class SlackReader:
         *,
         bot_user: str = "",
         words: StopWords = DEFAULT,
+        proxy: Callable[[str], str | None] = lambda _address: None,
     ) -> None:
         self._client = client
         self._http = http
         self._token = token
         self._bot_user = bot_user
         self._words = words
+        self._proxy = proxy
+        self._hinted = False
 
     async def read(self, wanted: Wanted) -> Surroundings:
         """The thread up to the first word of the turn, and what is in the files."""
@@ -109,17 +112,24 @@ class SlackReader:
                 file.url,
                 headers={"Authorization": f"Bearer {self._token}"},
                 timeout=aiohttp.ClientTimeout(total=FILE_S),
+                proxy=self._proxy(file.url),
             ) as response:
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 if response.status != 200:
                     return user_block(f"[attachment {name} unavailable: Slack answered {response.status}]")
                 if kind == "text/html" and file.mimetype != "text/html":
-                    log.warning("file_not_readable", file=file.id, hint="grant the scope files:read and reinstall")
+                    self._hint(file)
                     return user_block(f"[attachment {name} unavailable: files:read missing]")
                 content = await response.content.read(FILE_BYTES + 1)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             return user_block(f"[attachment {name} unavailable: {type(error).__name__}]")
         return _as_block(name, file, content)
+
+    def _hint(self, file: FileRef) -> None:
+        """Tell the operators once."""
+        if not self._hinted:
+            self._hinted = True
+            log.warning("file_not_readable", file=file.id, hint="grant the scope files:read and reinstall the app")
 
 
 def _as_block(name: str, file: FileRef, content: bytes) -> Block:
