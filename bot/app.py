@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
 import structlog
@@ -218,7 +219,7 @@ async def build(
                 settings.slack.bot_token.get_secret_value(),
                 bot_user=me.user_id,
                 words=settings.stop_words(),
-                proxy=_proxy(settings),
+                proxy=partial(proxy_for, configured=settings.slack.proxy),
             ),
             name=name,
             slots=limits.slots,
@@ -261,11 +262,6 @@ async def _slack_client(settings: Settings, stack: AsyncExitStack) -> AsyncWebCl
     )
     client.proxy = proxy_for(settings.slack.base_url, settings.slack.proxy)
     return client
-
-
-def _proxy(settings: Settings) -> Callable[[str], str | None]:
-    """The proxy for addresses that Slack names: files, and where answers to a click go."""
-    return lambda address: proxy_for(address, settings.slack.proxy)
 
 
 async def _doorbell(settings: Settings, stack: AsyncExitStack) -> Doorbell:
@@ -375,7 +371,7 @@ def _events(
         now_ts=lambda: f"{time.time():.6f}",
         running=running,
         heard=telemetry.event,
-        proxy=_proxy(settings),
+        proxy=partial(proxy_for, configured=settings.slack.proxy),
     )
 
 
