@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -13,7 +15,11 @@ def upsert(table: Table, dialect: str) -> Insert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
+@cache
 def insert_ignore(table: Table, dialect: str) -> Insert:
-    """An INSERT that leaves out what would break a unique key: `rowcount` says whether something was inserted."""
+    """An INSERT that leaves out what would break a unique key: `rowcount` says whether something was inserted.
+
+    The same statement each time: give it its values when it runs.
+    """
     statement = upsert(table, dialect)
     return statement.on_conflict_do_nothing()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import and_, bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.card_words import person
@@ -31,7 +31,7 @@ from core.steering import Case, Decision, Effect, dispose
 from core.stop import Fate, Waiting, fate_of
 from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
-from storage.ledger.common import Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
+from storage.ledger.common import STOPS, Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.scene import Scene, early_stop, find, new_session, target, who
 from storage.ledger.signs import (
     BEFORE_START,
@@ -69,23 +69,29 @@ class Arrived:
     duplicate: bool = False
 
 
+DOUBLE = select(messages.c.id).where(messages.c.dedupe_key == bindparam("key"))
+NEWER_STOPS = STOPS.where(stops.c.session_id == bindparam("session"), stops.c.slack_ts > bindparam("ts")).order_by(
+    stops.c.slack_ts
+)
+
+
 async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, policy: ChannelPolicy) -> Arrived:
     """Decide about one arrival and write everything that follows from it."""
-    if await one(tx, select(messages.c.id).where(messages.c.dedupe_key == arrival.dedupe_key)):
+    if await one(tx, DOUBLE, key=arrival.dedupe_key):
         return Arrived(None, duplicate=True)
     found = await find(tx, arrival)
     if found is None and arrival.place is Place.OUTSIDE:
         return Arrived(None, notice=await outside(tx, dialect, arrival, policy))
     if found is None and not _founds(arrival):
         return Arrived(None)
-    session = await lock(tx, found or await new_session(tx, ids, dialect, arrival))
+    known, fresh = (found, False) if found is not None else await new_session(tx, ids, dialect, arrival)
+    session = await lock(tx, known)
     assert session is not None
-    scene = Scene(
-        session,
-        await unsettled(tx, SessionId(session["id"])),
-        await target(tx, session, arrival),
-        await who(tx, session, arrival),
-    )
+    scene = Scene(session, None, None, arrival.who, fresh)
+    if not fresh:
+        scene.turn = await unsettled(tx, known)
+        scene.target = await target(tx, session, arrival)
+        scene.who = await who(tx, session, arrival)
     decision = dispose(_case(scene, arrival), policy.overrides)
     return await _write(tx, ids, dialect, scene, arrival, decision, policy)
 
@@ -132,7 +138,7 @@ async def _write(
     disposition, state, stop = await _tombstoned(tx, scene, arrival, decision.disposition)
     message = MessageId(ids("m"))
     written = await tx.execute(
-        insert_ignore(messages, dialect).values(**_message(message, scene, arrival, disposition, decision.row, state))
+        insert_ignore(messages, dialect), _message(message, scene, arrival, disposition, decision.row, state)
     )
     if written.rowcount == 0:
         return Arrived(None, duplicate=True)
@@ -159,16 +165,9 @@ async def _tombstoned(
 ) -> tuple[Disposition, str, StopFact | None]:
     """A stop that is newer than this message also stops what has not started yet."""
     state = STATES[disposition]
-    if disposition not in (Disposition.START, Disposition.STEER, Disposition.QUEUE):
+    if scene.fresh or disposition not in (Disposition.START, Disposition.STEER, Disposition.QUEUE):
         return disposition, state, None
-    stop = strongest(
-        await rows(
-            tx,
-            select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
-            .where(stops.c.session_id == scene.session["id"], stops.c.slack_ts > arrival.ts)
-            .order_by(stops.c.slack_ts),
-        )
-    )
+    stop = strongest(await rows(tx, NEWER_STOPS, session=scene.session["id"], ts=arrival.ts))
     if stop is None:
         return disposition, state, None
     fate = fate_of(Waiting(disposition.value), arrival.ts, stop)
@@ -293,7 +292,7 @@ async def _retry(
         "source": "mention",
         "text": ended["asked_text"],
     }
-    await tx.execute(insert_ignore(messages, dialect).values(**values))
+    await tx.execute(insert_ignore(messages, dialect), values)
     turn = await begin_turn(tx, ids, scene.session, [values], at=scene.at, start_after=scene.at, predecessor=None)
     return turn, None
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages import Action, Arrival, Place, SessionId, Source, Who
 from core.steering_table import STOP_WORDS
 from storage.database import now
-from storage.dialect import insert_ignore
+from storage.dialect import Insert, insert_ignore
 from storage.ledger.common import Ids, Row, one, rows
 from storage.tables import cards, messages, outbox, sessions, turns
 
@@ -23,10 +24,48 @@ class Scene:
     turn: Row | None
     target: Row | None
     who: Who
+    fresh: bool = False
+    """Founded by this arrival: nothing else is there yet."""
 
     @property
     def at(self) -> float:
         return float(self.session["now"])
+
+
+BY_TURN = select(turns.c.session_id).where(turns.c.id == bindparam("turn"))
+BY_THREAD = select(sessions.c.id, sessions.c.next_turn).where(
+    sessions.c.team == bindparam("in_team"),
+    sessions.c.channel == bindparam("in_channel"),
+    sessions.c.thread_ts == bindparam("root"),
+    sessions.c.parent_turn_id.is_(None),
+)
+BY_TARGET = (
+    select(cards.c.session_id).where(cards.c.channel == bindparam("there"), cards.c.message_ts == bindparam("ts")),
+    select(messages.c.session_id)
+    .join(sessions, sessions.c.id == messages.c.session_id)
+    .where(sessions.c.channel == bindparam("there"), messages.c.slack_ts == bindparam("ts")),
+    select(outbox.c.session_id).where(outbox.c.channel == bindparam("there"), outbox.c.message_ts == bindparam("ts")),
+)
+MEANT = (
+    select(messages)
+    .where(
+        messages.c.session_id == bindparam("session"),
+        messages.c.slack_ts == bindparam("ts"),
+        messages.c.source.in_(["mention", "reply", "direct_message", "alert"]),
+    )
+    .order_by(messages.c.arrived_at)
+    .limit(1)
+)
+TAKEN_PART = (
+    select(messages.c.id)
+    .where(
+        messages.c.session_id == bindparam("session"),
+        messages.c.author == bindparam("person"),
+        messages.c.disposition.in_(["start", "steer", "queue", "control"]),
+        messages.c.state != "refused",
+    )
+    .limit(1)
+)
 
 
 async def find(tx: AsyncConnection, arrival: Arrival) -> SessionId | None:
@@ -34,22 +73,14 @@ async def find(tx: AsyncConnection, arrival: Arrival) -> SessionId | None:
         running = await running_turns(tx, arrival.channel, arrival.author)
         return SessionId(running[0]["session_id"]) if len(running) == 1 else None
     if arrival.turn_id is not None:
-        turn = await one(tx, select(turns.c.session_id).where(turns.c.id == arrival.turn_id))
+        turn = await one(tx, BY_TURN, turn=arrival.turn_id)
         if turn is not None:
             return SessionId(turn["session_id"])
     if arrival.place is Place.TARGET and arrival.target_ts is not None:
         by_target = await _by_target(tx, arrival.channel, arrival.target_ts)
         if by_target is not None or not early_stop(arrival):
             return by_target
-    known = await one(
-        tx,
-        select(sessions.c.id, sessions.c.next_turn).where(
-            sessions.c.team == arrival.team,
-            sessions.c.channel == arrival.channel,
-            sessions.c.thread_ts == arrival.thread_ts,
-            sessions.c.parent_turn_id.is_(None),
-        ),
-    )
+    known = await one(tx, BY_THREAD, in_team=arrival.team, in_channel=arrival.channel, root=arrival.thread_ts)
     if known is None or (arrival.only_in_session and known["next_turn"] == 1 and not early_stop(arrival)):
         return None
     return SessionId(known["id"])
@@ -65,14 +96,8 @@ def early_stop(arrival: Arrival) -> bool:
 
 
 async def _by_target(tx: AsyncConnection, channel: str, ts: str) -> SessionId | None:
-    for statement in (
-        select(cards.c.session_id).where(cards.c.channel == channel, cards.c.message_ts == ts),
-        select(messages.c.session_id)
-        .join(sessions, sessions.c.id == messages.c.session_id)
-        .where(sessions.c.channel == channel, messages.c.slack_ts == ts),
-        select(outbox.c.session_id).where(outbox.c.channel == channel, outbox.c.message_ts == ts),
-    ):
-        row_ = await one(tx, statement)
+    for statement in BY_TARGET:
+        row_ = await one(tx, statement, there=channel, ts=ts)
         if row_ is not None and row_["session_id"] is not None:
             return SessionId(row_["session_id"])
     return None
@@ -90,21 +115,20 @@ async def running_turns(tx: AsyncConnection, channel: str, asked_by: str | None 
     )
 
 
-async def new_session(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival) -> SessionId:
+@cache
+def _new_session(dialect: str) -> Insert:
+    return insert_ignore(sessions, dialect).values(state="idle", created_at=now())
+
+
+async def new_session(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival) -> tuple[SessionId, bool]:
+    """The session of a thread that had none, and whether it is new: two arrivals may found it at once."""
     new = SessionId(ids("s"))
-    await tx.execute(
-        insert_ignore(sessions, dialect).values(
-            id=new,
-            team=arrival.team,
-            channel=arrival.channel,
-            thread_ts=arrival.thread_ts,
-            state="idle",
-            created_at=now(),
-        )
-    )
+    place = {"id": new, "team": arrival.team, "channel": arrival.channel, "thread_ts": arrival.thread_ts}
+    if (await tx.execute(_new_session(dialect), place)).rowcount == 1:
+        return new, True
     found = await find(tx, arrival)
     assert found is not None
-    return found
+    return found, False
 
 
 async def target(tx: AsyncConnection, session: Row, arrival: Arrival) -> Row | None:
@@ -116,32 +140,12 @@ async def target(tx: AsyncConnection, session: Row, arrival: Arrival) -> Row | N
         )
     if arrival.target_ts is None:
         return None
-    return await one(
-        tx,
-        select(messages)
-        .where(
-            messages.c.session_id == session["id"],
-            messages.c.slack_ts == arrival.target_ts,
-            messages.c.source.in_(["mention", "reply", "direct_message", "alert"]),
-        )
-        .order_by(messages.c.arrived_at)
-        .limit(1),
-    )
+    return await one(tx, MEANT, session=session["id"], ts=arrival.target_ts)
 
 
 async def who(tx: AsyncConnection, session: Row, arrival: Arrival) -> Who:
     """A member who asked, steered, stopped or approved in this thread is a participant."""
     if arrival.who is not Who.MEMBER:
         return arrival.who
-    taken_part = await one(
-        tx,
-        select(messages.c.id)
-        .where(
-            messages.c.session_id == session["id"],
-            messages.c.author == arrival.author,
-            messages.c.disposition.in_(["start", "steer", "queue", "control"]),
-            messages.c.state != "refused",
-        )
-        .limit(1),
-    )
+    taken_part = await one(tx, TAKEN_PART, session=session["id"], person=arrival.author)
     return Who.PARTICIPANT if taken_part else Who.MEMBER
