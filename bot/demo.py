@@ -8,10 +8,12 @@ between is what runs in production.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import webbrowser
 from collections.abc import AsyncIterator, Sequence
@@ -20,23 +22,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.app import App, build
+from bot.demo_data import demo_data
 from bot.playground.model import Script, ScriptedModel, incident_script
 from bot.playground.slack import LocalSlack, Workspace
 from bot.playground.world import World
+from bot.prices import DEFAULT_MODEL, PRICES
 from bot.settings import ChannelPart, Settings, demo_settings
 from bot.telemetry import configure_logging
-from core.errors import BadInput
 from core.limits import Limits
 from core.ports import Tool
 from storage.database import Database
 from storage.reports import ledger_panel
 
-DEFAULT_PORT = 8765
-DEFAULT_DATA = Path(".pilothouse/demo")
 LOG = "log.jsonl"
+SLACK_FILE = "slack.jsonl"
+SCRIPTED = "scripted-model"
+IMPATIENT = Limits(drain_s=6.0, drain_stream_margin_s=4.0)
+"""Somebody waits at the keyboard for the end, and no other worker for the turn: it gets less time than in `serve`."""
 SLOW_LOGS_S = 8.0
+CONNECT_S = 30.0
 ON_CALL = frozenset({"U0ONCALL"})
-HIGHEST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ async def town(
         world.slow("loki", SLOW_LOGS_S / speed, match="web-3")
         model: ScriptedModel | None = None
         if not api_key:
-            model = await stack.enter_async_context(ScriptedModel(script or incident_script(), speed=speed))
+            model = await stack.enter_async_context(
+                ScriptedModel(script or incident_script(), speed=speed, models=(*PRICES, SCRIPTED))
+            )
         opened: list[Database] = []
 
         async def ledger(channel: str, thread_ts: str) -> dict[str, object]:
@@ -80,7 +87,13 @@ async def town(
 
         plays = model_name or "the real model" if api_key else "scripted"
         slack = await stack.enter_async_context(
-            LocalSlack(workspace or Workspace(), port=port, ledger=ledger, scene={"model": plays, "note": NOTE})
+            LocalSlack(
+                workspace or Workspace(),
+                port=port,
+                ledger=ledger,
+                scene={"model": plays, "note": NOTE},
+                keep=data / SLACK_FILE,
+            )
         )
         settings = demo_settings(
             data=data,
@@ -99,31 +112,53 @@ async def town(
 NOTE = "Mention @Pilothouse in #incident-checkout, reply in the thread to redirect it, press Stop on its card."
 
 
-async def _demo(port: int, data: Path, speed: float, browser: bool) -> None:
-    began = time.monotonic()
+async def _demo(port: int, data: Path, speed: float, browser: bool, began: float) -> None:
     api_key = os.environ.get("ANTHROPIC_API_KEY", "").strip()
-    model_name = os.environ.get("PILOTHOUSE_MODEL", "claude-sonnet-5-5" if api_key else "")
-    async with town(data, port=port, speed=speed, api_key=api_key, model_name=model_name) as made:
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, made.app.stop)
+    model_name = os.environ.get("PILOTHOUSE_MODEL", "") or (DEFAULT_MODEL if api_key else SCRIPTED)
+    async with town(data, port=port, speed=speed, api_key=api_key, model_name=model_name, limits=IMPATIENT) as made:
         running = asyncio.ensure_future(made.app.run())
-        await asyncio.wait({running, asyncio.ensure_future(made.slack.connected(1))}, return_when="FIRST_COMPLETED")
+        _end_on_signals(made.app, running)
+        connected = asyncio.ensure_future(made.slack.connected(1, timeout_s=CONNECT_S))
+        await asyncio.wait({running, connected}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
+            await connected
             _greet(made, data, time.monotonic() - began)
-            if browser:
-                await asyncio.to_thread(webbrowser.open, made.slack.url)
-        await running
+            if browser and _has_display():
+                threading.Thread(target=webbrowser.open, args=[made.slack.url], daemon=True).start()
+        connected.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
     _say("Ended. Nothing is left running.")
+
+
+def _end_on_signals(app: App, running: asyncio.Future[None]) -> None:
+    """The first signal ends turns at their next safe point, the second one at once."""
+    heard: list[int] = []
+
+    def end(number: int) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            _say(f"\nEnding{' (Ctrl-C again ends at once)' if app.worker.running else ''} ...")
+            app.stop()
+        else:
+            running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+
+
+def _has_display() -> bool:
+    """Whether a browser would open a window; without one it could take the terminal."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _greet(made: Town, data: Path, took_s: float) -> None:
     who = (
         f"the real model {made.settings.model.name} (ANTHROPIC_API_KEY is set)"
         if made.model is None
-        else ("a scripted model (set ANTHROPIC_API_KEY to let the real one play)")
+        else "a scripted model (set ANTHROPIC_API_KEY to let the real one play)"
     )
-    pilothouse = "pilothouse" if shutil.which("pilothouse") else ".venv/bin/pilothouse"
+    pilothouse = "pilothouse" if shutil.which("pilothouse") else sys.argv[0]
     _say(
         f"""
 Pilothouse demo: a local Slack, one incident, {who}.
@@ -132,7 +167,8 @@ Pilothouse demo: a local Slack, one incident, {who}.
   Try      @Pilothouse checkout answers 5xx since 14:05, what is going on?
            reply in its thread: don't look at that host, it's the gateway
            press Stop on its card, or write: stop, wrong cluster
-  Explain  {pilothouse} turns list --data {data}       (the log: {data / LOG})
+  Explain  {pilothouse} turns list --data {data}
+  Log      {data / LOG}
   End      Ctrl-C
 
 Ready after {took_s:.1f} s."""
@@ -144,18 +180,11 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def run(port: int, data: Path | None, speed: float, browser: bool) -> int:
-    """Run the demo until Ctrl-C; the exit code. Raises `BadInput`."""
-    if not 0 <= port <= HIGHEST_PORT:
-        raise BadInput(f"--port {port} is no port; give one from 1 to {HIGHEST_PORT}, or 0 for any free one.")
-    if not speed > 0:
-        raise BadInput("--speed must be greater than 0; 2 is twice as fast.")
-    if data is None:
-        shutil.rmtree(DEFAULT_DATA, ignore_errors=True)
-    _say("Starting: a local Slack, a world with one incident, and the real Pilothouse between them ...")
-    place = data or DEFAULT_DATA
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (place / LOG).open("a", encoding="utf-8") as log:
-        configure_logging(log)
-        asyncio.run(_demo(port, place, speed, browser))
+def run(port: int, data: Path | None, speed: float, browser: bool, began: float) -> int:
+    """Run the demo until Ctrl-C; the exit code. `began` is when it was called, monotonic. Raises `BadInput`."""
+    with demo_data(data) as place:
+        configure_logging((place / LOG).open("a", encoding="utf-8"))  # open to the last: libraries log until then
+        with contextlib.suppress(KeyboardInterrupt):  # one that came before the handlers, or while the loop closes
+            asyncio.run(_demo(port, place, speed, browser, began))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return 0

@@ -5,6 +5,7 @@ What they start is imported when they are called: it brings Slack's libraries an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -31,8 +32,10 @@ def demo(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> int:
     """Try it in a browser: a local Slack, a scripted model and an incident."""
-    run: Callable[[int, Path | None, float, bool], int] = load("bot.demo").run
-    return run(port, data, speed, browser)
+    began = time.monotonic()
+    typer.echo("Starting: a local Slack, a world with one incident, and the real Pilothouse between them ...")
+    run: Callable[[int, Path | None, float, bool, float], int] = load("bot.demo").run
+    return run(port, data, speed, browser, began)
 
 
 @app.command()

@@ -46,6 +46,7 @@ LOOK_S = 5.0
 LOST_AFTER_S = 45.0
 REFUSALS = ("too_many_websockets", "link_disabled")
 OUR_SOCKETS = 1
+THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Slack(Protocol):
@@ -62,11 +63,14 @@ class Slack(Protocol):
 
 
 def proxy_for(address: str, configured: str | None) -> str | None:
-    """The proxy for `address`: the configured one, else the environment's unless NO_PROXY names the host."""
+    """The proxy for `address`: the configured one, else the environment's.
+
+    Not where NO_PROXY names the host, and never to this machine itself: a demo's Slack is here.
+    """
     if configured:
         return configured
     parts = urlsplit(address)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
+    if parts.hostname in THIS_MACHINE or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urllib.request.getproxies_environment().get(parts.scheme.replace("ws", "http"))
 

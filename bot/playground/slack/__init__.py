@@ -5,6 +5,7 @@ web_api      the door for programs            chat, agents, looking, views, uplo
 hands        the door for people: hands, clicks, admin; `page` is the same over HTTP
 wire         envelopes, acknowledgements, redelivery, HTTP mode
 block_rules  limits, reference: what Slack refuses, and how it calls that
+keeping      what of it survives the process
 chaos        what goes wrong on purpose
 """
 

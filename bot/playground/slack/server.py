@@ -27,6 +27,7 @@ from bot.playground.slack.admin import Admin
 from bot.playground.slack.chaos import Chaos, Response
 from bot.playground.slack.desk import Desk
 from bot.playground.slack.injection import prepare
+from bot.playground.slack.keeping import Keeper
 from bot.playground.slack.page import Ledger, Page
 from bot.playground.slack.people import Json, Workspace
 from bot.playground.slack.state import State
@@ -41,7 +42,7 @@ POLL_S = 0.02
 
 
 class LocalSlack:
-    """A Slack workspace on 127.0.0.1. `port` 0 takes a free one."""
+    """A Slack workspace on 127.0.0.1. `port` 0 takes a free one; `keep` is a file that remembers its messages."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class LocalSlack:
         ledger: Ledger | None = None,
         scene: Json | None = None,
         page_dir: Path | None = None,
+        keep: Path | None = None,
         seed: int | None = None,
     ) -> None:
         self.workspace = workspace or Workspace()
@@ -69,6 +71,7 @@ class LocalSlack:
         self.who = Admin(self.desk)
         self.page = Page(self.who, self.messages, ledger, scene or {})
         self._page_dir = page_dir or PAGE_DIR
+        self._keeper = Keeper(keep) if keep is not None else None
         self._port = port
         self._runner: web.AppRunner | None = None
         self._news = asyncio.Event()
@@ -88,6 +91,8 @@ class LocalSlack:
     # -- life ---------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        if self._keeper is not None:
+            self._keeper.open(self.state)
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/api/{method}", self.api.serve)
         app.add_routes(
@@ -107,7 +112,10 @@ class LocalSlack:
             await site.start()
         except OSError:
             await self._runner.cleanup()
-            raise BadInput(f"Port {self._port} is in use: choose another one with --port.") from None
+            self._close_keeper()
+            raise BadInput(
+                f"Port {self._port} is in use: choose another one with --port, or --port 0 for any free one."
+            ) from None
         self._port = self._runner.addresses[0][1]
         self.desk.url = f"http://127.0.0.1:{self._port}"
         return self
@@ -120,6 +128,11 @@ class LocalSlack:
         await self.wire.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        self._close_keeper()
+
+    def _close_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
         ticket = request.query.get("ticket", "")

@@ -84,7 +84,10 @@ class View:
 
 
 class State:
-    """The workspace and everything in it. `watchers` get ("channel", "thread") of whatever changed."""
+    """The workspace and everything in it. `watchers` get ("channel", "thread") of whatever changed.
+
+    `keep` hears of each message whose newest version changed.
+    """
 
     def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
         self.workspace = workspace
@@ -94,6 +97,7 @@ class State:
         self.views: dict[str, View] = {}
         self.homes: dict[str, View] = {}
         self.watchers: set[asyncio.Queue[tuple[str, str]]] = set()
+        self.keep: Callable[[Message], None] | None = None
         self._messages: dict[str, dict[str, Message]] = {}
         self._replies: dict[tuple[str, str], list[Message]] = {}
         self._last_ts = (0, 0)
@@ -121,13 +125,21 @@ class State:
     def add(self, channel: str, body: Json, by: str, ephemeral_user: str | None = None) -> Message:
         """Keep a new message and its first version."""
         message = Message(channel, body, ephemeral_user=ephemeral_user)
-        self._messages.setdefault(channel, {})[message.ts] = message
-        if message.is_reply and message.thread_ts is not None:
-            thread = self._replies.setdefault((channel, message.thread_ts), [])
-            thread.append(message)
-            thread.sort(key=lambda reply: ts_order(reply.ts))
+        self._place(message)
         self._version(message, "posted", by)
         return message
+
+    def restore(self, message: Message) -> None:
+        """Put back a message of an earlier life. New ids are larger than any that were given then."""
+        self._place(message)
+        self._counter = max(self._counter, int(self.clock() * 1000))
+
+    def _place(self, message: Message) -> None:
+        self._messages.setdefault(message.channel, {})[message.ts] = message
+        if message.is_reply and message.thread_ts is not None and not message.gone:
+            thread = self._replies.setdefault((message.channel, message.thread_ts), [])
+            thread.append(message)
+            thread.sort(key=lambda reply: ts_order(reply.ts))
 
     def change(self, message: Message, body: Json, by: str, what: str = "edited") -> None:
         """Replace the body by a new version; `what` says how it came to it."""
@@ -158,6 +170,8 @@ class State:
 
     def touch(self, message: Message) -> None:
         """Tell the watchers of a change that is no new version, such as a reaction."""
+        if self.keep is not None:
+            self.keep(message)
         self.changed(message.channel, message.thread_ts or message.ts)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -184,6 +198,9 @@ class State:
     def ever(self, channel: str) -> list[Message]:
         """All messages that ever were in a channel."""
         return sorted(self._messages.get(channel, {}).values(), key=lambda m: ts_order(m.ts))
+
+    def channels_with_messages(self) -> list[str]:
+        return list(self._messages)
 
     def streams(self, channel: str, thread_ts: str) -> list[Message]:
         """The running streams of a thread."""
