@@ -69,7 +69,7 @@ class Batch:
         record_at = float("inf")
         while pending := {task for task in tasks if not task.done()}:
             reason, again = self._control.hurry_batch()
-            if reason is Cancel.LEASE:
+            if reason is Cancel.LEASE or self._control.lease_lost:
                 raise LostLease("the lease of this session ran out while its tools were running")
             if reason is not None:
                 again = self._control.lease_deadline

@@ -299,6 +299,17 @@ async def test_when_the_lease_runs_out_the_batch_ends_and_cancels_what_runs() ->
 
 
 @in_virtual_time
+async def test_a_stop_does_not_hide_that_the_lease_ran_out_while_a_write_ends() -> None:
+    change = writes(9)
+    step = Step(*change[0])
+    step.control.lease_deadline = 4.0
+    step.note(Mail(STEP), at=1.0)
+    with pytest.raises(LostLease):
+        await step.run(change[1])
+    assert now() == 4.0
+
+
+@in_virtual_time
 async def test_a_lease_that_is_renewed_in_time_ends_nothing() -> None:
     tools, calls = reads(9)
     step = Step(*tools)
