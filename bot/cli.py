@@ -35,6 +35,7 @@ COMMANDS = {
     "pause": Entry("bot.commands.control", "Let no new turn start; running ones go on.", "pause"),
     "resume": Entry("bot.commands.control", "Let turns start again.", "resume"),
     "history": Entry("bot.commands.history", "Check or repair a conversation with the model."),
+    "fetch": Entry("bot.commands.fetch", "Read a web page as the model would, or say why it is refused."),
     "db": Entry("bot.commands.db", "Look after the database."),
 }
 

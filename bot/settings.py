@@ -123,6 +123,8 @@ class ToolsPart(Part):
     kubernetes_url: Address | None = None
     kubernetes_token: SecretStr = NOT_SECRET_YET
     kubernetes_verify: bool = True
+    web_domains: frozenset[str] = frozenset()
+    web_networks: tuple[str, ...] = ()
 
 
 class StopWordsPart(Part):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import aiohttp
 
 from bot.settings import Settings
-from bot.tools import kubernetes, loki, prometheus
+from bot.tools import kubernetes, loki, prometheus, web
+from bot.web_proxy import WebProxy
 from core.ports import Tool
 
 
@@ -29,4 +31,7 @@ async def open_tools(
             verify_tls=tools.kubernetes_verify,
         )
         found += kubernetes.tools(await stack.enter_async_context(api), now)
+    if tools.web_domains:
+        domains = sorted(tools.web_domains)
+        found += web.tools(WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks), domains)
     return found

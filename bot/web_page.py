@@ -1,0 +1,44 @@
+"""A page as the model reads it: Markdown, the main content first, menus and scripts gone, within a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lxml.html
+from html_to_markdown import ConversionOptions, convert
+from lxml.etree import ParserError
+
+from core.gateway import clean
+
+NOISE = (
+    "//script|//style|//noscript|//template|//svg|//iframe|//nav|//footer|//aside|//form"
+    "|//header[not(ancestor::main)]"
+)
+MAIN = ("//main", "//*[@role='main']", "//article", "//body")
+CUT = "\n\n[cut: the page goes on]"
+
+
+def markdown_of(body: bytes, charset: str, *, html: bool, limit: int) -> str:
+    """The page's text, at most `limit` characters. Never raises for what a page does."""
+    try:
+        text = body.decode(charset, "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    if html:
+        text = _converted(text)
+    text = clean(text.strip(), limit * 4)
+    return text if len(text) <= limit else text[: limit - len(CUT)] + CUT
+
+
+def _converted(text: str) -> str:
+    try:
+        page: Any = lxml.html.document_fromstring(text.encode("utf-8"), parser=lxml.html.HTMLParser(encoding="utf-8"))
+    except (ParserError, ValueError):
+        return ""
+    for noise in page.xpath(NOISE):
+        noise.drop_tree()
+    title = page.findtext(".//title") or ""
+    main = next((found[0] for path in MAIN if (found := page.xpath(path))), page)
+    rest = lxml.html.tostring(main, encoding="unicode")
+    said = convert(rest, ConversionOptions()).content or ""
+    return f"# {title.strip()}\n\n{said}" if title.strip() and not said.lstrip().startswith("# ") else said
