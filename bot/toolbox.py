@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 
+from bot.importing import imported
 from bot.settings import Settings
-from bot.tools import kubernetes, loki, prometheus, web
-from bot.web_proxy import WebProxy
+from bot.tools import kubernetes, loki, prometheus
 from core.ports import Tool
 
 
@@ -32,6 +32,7 @@ async def open_tools(
         )
         found += kubernetes.tools(await stack.enter_async_context(api), now)
     if tools.web_domains:
-        domains = sorted(tools.web_domains)
-        found += web.tools(WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks), domains)
+        reader, domains = imported("bot.web_proxy"), sorted(tools.web_domains)
+        proxy = reader.WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks)
+        found += imported("bot.tools.web").tools(proxy, domains)
     return found
