@@ -226,6 +226,8 @@ async def _apply(
                 return None, await stopping.stop(tx, ids, dialect, scene, arrival, cancel, message)
         case Effect.RETRY:
             return await _retry(tx, ids, dialect, scene, arrival)
+        case Effect.DECIDE | Effect.STOP_HELPER:
+            return None, Notice.EXPIRED_CONTROL  # the ledger knows no request and no helper of this id
         case Effect.REDIRECT_NOTE:
             return None, await _redirect(tx, dialect, scene, arrival)
         case _ if arrival.source is Source.DELETE:
