@@ -10,6 +10,7 @@ import pytest
 
 from bot.cli import main
 from bot.playground.model import FIRST_BYTE, call, hold_until, say
+from core.ports import Tier
 from tests.support.story import (
     QUICK,
     HeldTool,
@@ -115,6 +116,27 @@ async def test_a_stop_that_was_said_before_the_question_never_hits_it(tmp_path: 
         await taken(thread, late)
         await thread.town.app.ledger.pause(False, "an operator")
         await holds(thread, ["completed", "completed"], never_sent=["cancel"])
+
+
+async def test_a_reply_before_the_stop_ends_with_it_and_one_after_it_goes_on(tmp_path: Path) -> None:
+    restart = HeldTool("restart", Tier.WRITE)
+    script = [call("restart", deployment="checkout"), say("eu-west, then.")]
+    async with in_town(tmp_path, limits=QUICK, script=script, tools=[restart]) as thread:
+        await thread.ask()
+        await called(thread, "restart", "intent")
+        before = await thread.reply("it's the gateway")
+        await taken(thread, before)
+        stop = await thread.reply("stop", ENGINEER)
+        await taken(thread, stop)
+        await signed(thread, before, "octagonal_sign")
+        after = await thread.reply("look at eu-west instead")
+        assert (await taken(thread, after))["disposition"] == "steer"
+        restart.let.set()
+        await holds(thread, ["stopped_step", "completed"], never_sent=["it's the gateway", ">: stop"])
+        assert (await taken(thread, before))["state"] == "stopped"
+        assert words_of(thread.requests()[1])[-1] == f"<@{ONCALL}>: look at eu-west instead"
+        first, second = await thread.rows("turns", "number")
+        assert second["predecessor_id"] is None and first["id"] != second["id"]
 
 
 async def test_two_questions_within_two_seconds_can_both_be_stopped(tmp_path: Path) -> None:
