@@ -117,6 +117,8 @@ def body_of(request: ModelRequest, options: Mapping[str, Any]) -> dict[str, Any]
         "stream": True,
         **options,
     }
+    if request.thinking is not None:
+        body["thinking"] = request.thinking
     if request.system.strip():
         marked = marks > 0
         marks -= marked

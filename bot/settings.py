@@ -342,6 +342,7 @@ def _checked(limits: Limits, where: str) -> Limits:
         ("reserve_s", "turn_s"),
         ("quiet_s", "quiet_max_s"),
         ("max_output_tokens", "larger_output_tokens"),
+        ("condense_to_tokens", "condense_at_tokens"),
         ("drain_stream_margin_s", "drain_s"),
     ):
         if value[smaller] > value[larger]:

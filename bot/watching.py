@@ -10,7 +10,7 @@ import structlog
 
 from bot.telemetry import Telemetry
 from core.gateway import CallResult
-from core.ledger import Claimed, Settled
+from core.ledger import Claimed, Settled, Stitch
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +45,18 @@ class Watching:
             session=claimed.lease.session,
             reason=settled.reason.value,
             next_turn=settled.next_turn,
+        )
+
+    def stitched(self, claimed: Claimed, stitch: Stitch) -> None:
+        """The suture had to repair a history: a fault further up."""
+        self._telemetry.stitch(stitch.rule)
+        log.warning(
+            "history_repaired",
+            trace_id=claimed.turn,
+            session=claimed.lease.session,
+            rule=stitch.rule,
+            path=stitch.path,
+            what=stitch.what,
         )
 
     def fault(self, claimed: Claimed, error: BaseException) -> None:

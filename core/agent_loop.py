@@ -22,7 +22,7 @@ from core.cancel import Cancel
 from core.control import Control
 from core.errors import LostLease, Stopped
 from core.gateway import CallResult, CallStatus, Gateway, recovered
-from core.history import EntryKind, append, calls_of, result_block, text_of, user_block, with_own_ids
+from core.history import EntryKind, append, calls_of, result_block, said, text_of, user_block, with_own_ids
 from core.ledger import Claimed, Ledger, Spent
 from core.limits import Limits
 from core.ports import Evidence, Model, ModelAnswer
@@ -72,7 +72,15 @@ class AgentLoop:
         self._step = claimed.steps
         self._began = means.now()
         self._balance = Balance()
-        self._answerer = Answerer(means.model, means.ledger, control, claimed, now=means.now, jitter=means.jitter)
+        self._answerer = Answerer(
+            means.model,
+            means.ledger,
+            control,
+            claimed,
+            limits=means.limits,
+            now=means.now,
+            jitter=means.jitter,
+        )
 
     def take_spent(self) -> Sequence[Spent]:
         """Model requests that are not booked yet; the settle books them."""
@@ -129,7 +137,9 @@ class AgentLoop:
         if blocks and whole and not self._without_tools():
             return await self._work(got, blocks)
         if text and not blocks and whole:
-            return Outcome(Reason.COMPLETED, answer=got.content, answer_text=text, step=self._step)
+            own = self._model_name() == self._turn.frozen.model
+            content = got.content if own else said(got.content)
+            return Outcome(Reason.COMPLETED, answer=content, answer_text=text, step=self._step)
         await self._climb(NOT_WHOLE.get(got.stop_reason, EmptyCause.NOTHING))
         return None
 

@@ -1,24 +1,27 @@
 """One answer of the model, with its retries: thrown away as a whole as soon as somebody wants something else.
 
 While an answer is being written nothing of it is committed, so dropping it leaves the history in a clean place. What
-was dropped is booked as an estimate: its tokens were spent. A structural 400 is never sent again with the same body:
-the history is read anew and sent once more without its thinking, whose signatures are the one thing in it that
-nobody here can check.
+was dropped is booked as an estimate: its tokens were spent. A structural 400 is never sent again with the same body,
+nor to another model: the history is read anew and projected once more (`core.projection`). Is that refused too, the
+question ends with the exact rule, and whatever is asked next begins with the history told as text.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from core.cancel import Cancel, let_go
 from core.control import Control
 from core.errors import ModelBusy, ModelError, ModelMisconfigured, ModelRefusedHistory, ModelStreamBroken
-from core.ledger import Claimed, Ledger, Spent, Stitch
+from core.ledger import Claimed, Ledger, Spent
+from core.limits import Limits
 from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress
-from core.repair import NotRepairable, suture
+from core.projection import Projection
+from core.refusals import told
+from core.repair import NotRepairable
 from core.settle import Detail
 
 
@@ -68,6 +71,7 @@ class Answerer:
         control: Control,
         claimed: Claimed,
         *,
+        limits: Limits,
         now: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
@@ -77,6 +81,7 @@ class Answerer:
         self._turn = claimed
         self._now = now
         self._jitter = jitter
+        self._projection = Projection(ledger, claimed, limits)
         self._spent: list[Spent] = []
         self.asked = False
 
@@ -97,28 +102,27 @@ class Answerer:
     async def answer(self, ask: Ask) -> Got:
         """One answer, with retries for what can be retried."""
         tries = 0
-        refused: Sequence[Mapping[str, Any]] | None = None
-        known = ""
+        anew = False
         while True:
             why = self._control.keep_from_asking()
             if why is not None:
                 return Dropped(why)
-            request = await self._request(ask, without_thinking=refused is not None)
-            if isinstance(request, NoAnswer):
-                return request
-            if request.messages == refused:
-                return NoAnswer(Detail.STRUCTURAL_400, known)
+            try:
+                request = await self._request(ask)
+            except NotRepairable as error:
+                if anew or not await self._projection.again(ask.messages, str(error), []):
+                    return await self._refused(ask, f"This history can't be repaired honestly: {error}")
+                anew = True
+                continue
             got = await self._stream(ask, request)
             if not isinstance(got, ModelError):
                 return got
             if isinstance(got, ModelMisconfigured):
                 return NoAnswer(Detail.PROVIDER, str(got))
             if isinstance(got, ModelRefusedHistory):
-                known = f"The model API refuses this history: {got}"
-                if refused is not None:
-                    return NoAnswer(Detail.STRUCTURAL_400, known)
-                refused = request.messages
-                ask.messages[:] = await self._ledger.history(self._turn.lease.session)
+                if anew or not await self._projection.again(ask.messages, str(got), request.messages):
+                    return await self._refused(ask, told(str(got)))
+                anew = True
                 await self.look_at_mail()
                 continue
             wait = self._backoff(tries, got)
@@ -127,22 +131,22 @@ class Answerer:
                 return NoAnswer(Detail.PROVIDER, f"The model gave no answer after {tries} tries: {got}")
             await self._pause(wait)
 
-    async def _request(self, ask: Ask, *, without_thinking: bool) -> ModelRequest | NoAnswer:
-        try:
-            sutured = suture(ask.messages, without_thinking=without_thinking)
-        except NotRepairable as error:
-            return NoAnswer(Detail.STRUCTURAL_400, f"This history can't be repaired honestly: {error}")
-        if sutured.repairs:
-            stitches = [Stitch(repair.rule, repair.path, repair.what) for repair in sutured.repairs]
-            await self._ledger.stitched(self._turn, stitches)
-        frozen = self._turn.frozen
+    async def _refused(self, ask: Ask, known: str) -> NoAnswer:
+        """Nothing can be sent: the turn ends here, and the session goes on with its history told as text."""
+        if ask.messages:
+            await self._projection.give_up(ask.messages)
+        return NoAnswer(Detail.STRUCTURAL_400, known)
+
+    async def _request(self, ask: Ask) -> ModelRequest:
+        parts = await self._projection.parts(ask.messages, ask.model)
         return ModelRequest(
             model=ask.model,
-            system=frozen.system,
-            tools=frozen.tools,
-            messages=sutured.messages,
+            system=parts.system,
+            tools=parts.tools,
+            messages=parts.messages,
             max_tokens=ask.max_tokens,
             without_tools=ask.without_tools,
+            thinking=parts.thinking,
         )
 
     async def _stream(self, ask: Ask, request: ModelRequest) -> ModelAnswer | Dropped | ModelError:
@@ -163,6 +167,7 @@ class Answerer:
         if why is None and not task.cancelled() and task.exception() is None:
             answer = task.result()
             self._spent.append(Spent(answer.model or request.model, ask.step, answer.usage))
+            self._projection.learn(request.messages, answer)
             return answer
         self._book(request.model, ask.step, progress)
         if why is not None:

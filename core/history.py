@@ -3,6 +3,10 @@
 The history is append-only. Each request's flattened list of (role, block) is a prefix of the next one's; the last
 user message may grow until the model has answered on it. Entries of one role that follow each other are one
 message, so results and the words of a steer behind them travel together, results first.
+
+Two kinds of entries hold whole messages instead of blocks, and the projection begins anew with the last of them:
+`mended` is what the suture made of the history in front of it, or that history without thinking that can't be sent
+any more; `condensed` is a shorter form of it. Nothing is edited, and what was chosen once holds from then on.
 """
 
 from __future__ import annotations
@@ -21,6 +25,13 @@ class EntryKind(StrEnum):
     ASSISTANT = "assistant"
     RESULTS = "results"
     LADDER = "ladder"
+    MENDED = "mended"
+    CONDENSED = "condensed"
+
+
+BEGINNINGS = frozenset({EntryKind.MENDED, EntryKind.CONDENSED})
+"""Entries whose body is the whole history up to there, as messages."""
+THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +62,32 @@ def project(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """The messages of a request, from the entries in order."""
     messages: list[dict[str, Any]] = []
     for entry in entries:
-        append(messages, entry.kind, entry.body)
+        if entry.kind in BEGINNINGS:
+            messages = [dict(message) for message in entry.body]
+        else:
+            append(messages, entry.kind, entry.body)
     return messages
+
+
+def has_thinking(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether any thinking would be sent."""
+    return any(len(said(message["content"])) < len(message["content"]) for message in messages)
+
+
+def without_thinking(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages without any thinking; one that held nothing else is left out."""
+    kept: list[dict[str, Any]] = []
+    for message in messages:
+        blocks = said(message["content"])
+        if blocks:
+            kind = EntryKind.ASSISTANT if message["role"] == "assistant" else EntryKind.USER
+            append(kept, kind, blocks)
+    return kept
+
+
+def said(content: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What an answer says and does, without what was thought on the way."""
+    return [block for block in content if not (isinstance(block, Mapping) and str(block.get("type")) in THINKING)]
 
 
 def flatten(messages: Iterable[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -67,7 +102,7 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
 
 def calls_of(content: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The tool calls of an answer, in order."""
-    return [block for block in content if block.get("type") == "tool_use"]
+    return [block for block in content if isinstance(block, Mapping) and block.get("type") == "tool_use"]
 
 
 def with_own_ids(content: Sequence[Mapping[str, Any]], messages: Iterable[Mapping[str, Any]]) -> Sequence[Any]:

@@ -20,9 +20,11 @@ from typing import Any, Protocol
 
 from core.control import Mail, StopFact
 from core.gateway import Call, CallResult
+from core.history import EntryKind
 from core.messages import Block, ChannelId, Epoch, FileRef, SessionId, SlackTs, Source, TurnId, UserId
 from core.ports import Evidence, Usage
 from core.remediation import EmptyCause, Looked, Rung
+from core.repair_words import Known
 from core.settle import Outcome, Reason
 from core.turn import Stamp
 
@@ -38,7 +40,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What stays the same for the life of a session: thinking blocks are bound to it."""
+    """What a session is asked with. Prompt and tools stay what they were when it began: thinking is bound to them.
+
+    The model is the configured one; when that changes, thinking of the old one is taken out (`storage.ledger.claim`).
+    """
 
     model: str
     system: str
@@ -215,6 +220,23 @@ class Ledger(Protocol):
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
         """Commit what the suture had to repair."""
+        ...
+
+    async def go_on_from(
+        self,
+        claimed: Claimed,
+        kind: EntryKind,
+        messages: Sequence[Mapping[str, Any]],
+        stitches: Sequence[Stitch] = (),
+    ) -> None:
+        """Commit the messages with which every later request begins, and the stitches that led to them.
+
+        `kind` is one of `core.history.BEGINNINGS`. Only while no call is open.
+        """
+        ...
+
+    async def known(self, session: SessionId) -> Mapping[str, Known]:
+        """What the audit rows know of the calls of a session, by the id of the call."""
         ...
 
     async def history(self, session: SessionId) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ class Limits:
     A call, a turn and a step have `tool_timeout_s`, `turn_s` and `max_steps`; with `reserve_s` left the model is
     asked for its answer. `patience_s` is how long a batch goes on once a steer waits, `reading_s` how long Slack may
     take to say what the words of a turn refer to. A lease lasts `lease_s`, is renewed every `renew_s`, and nothing
-    starts within `lease_margin_s` of its end.
+    starts within `lease_margin_s` of its end. A history that nears `condense_at_tokens`, which lies below what the
+    model can read, is shortened to about `condense_to_tokens`.
     """
 
     tool_timeout_s: float = 10.0
@@ -33,4 +34,6 @@ class Limits:
     output_chars: int = 20_000
     max_output_tokens: int = 4_096
     larger_output_tokens: int = 16_384
+    condense_at_tokens: int = 150_000
+    condense_to_tokens: int = 50_000
     slots: int = 300

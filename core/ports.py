@@ -30,7 +30,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. `without_tools` keeps the frozen tool list and sends `tool_choice: {"type": "none"}`."""
+    """One request. `without_tools` keeps the frozen tool list and sends `tool_choice: {"type": "none"}`.
+
+    `thinking` stands in for what the adapter was configured with: a tool loop whose thinking is lost goes on without.
+    """
 
     model: str
     system: str
@@ -38,6 +41,7 @@ class ModelRequest:
     messages: Sequence[Mapping[str, Any]]
     max_tokens: int
     without_tools: bool = False
+    thinking: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

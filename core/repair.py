@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from core.fake_signer import signer_of
 from core.messages import Block
-from core.repair_blocks import empty, errors_hold_text, pictures, place, unusable
+from core.repair_blocks import empty, errors_hold_text, no_pictures, pictures, place, unusable
 from core.repair_bytes import writable
 from core.repair_ends import first, last, systems
 from core.repair_lines import Line, NotRepairable, Pass, Repair, Scene, join, write_all
@@ -127,24 +127,28 @@ def suture(
     in_flight: Collection[str] = (),
     verify: Verify | None = None,
     without_thinking: bool = False,
+    without_pictures: bool = False,
 ) -> Sutured:
     """The messages as they can be sent, and what had to be done for it.
 
     `known` is what the records say about calls, by id; `in_flight` are calls that still run. `verify` checks
     thinking signatures where somebody can; `without_thinking` takes all thinking out, for a request that was
-    refused for its signatures. Raises `NotRepairable` when a call without a result still runs, when nothing
-    that a person said is left, and when the validator refuses the outcome.
+    refused for its signatures, `without_pictures` all pictures, for one that was refused for them. Raises
+    `NotRepairable` when a call without a result still runs, when nothing that a person said is left, and when the
+    validator refuses the outcome.
     """
     request = _request_of(request_or_messages)
     signer = signer_of(request)
     verify = verify or (signer.verify if signer is not None else None)
     scene = Scene(request, profile, known or {}, _running(request, in_flight), verify)
     valid = not problems(request, profile, verify=verify)
-    if valid and not without_thinking and not _has_news(scene):
+    asked = without_thinking or without_pictures
+    if valid and not asked and not _has_news(scene):
         return Sutured(list(request["messages"]), [])
     passes: Sequence[Pass] = PASSES
-    if without_thinking:
-        passes = (_without_thinking, *PASSES)
+    if asked:
+        first = ((no_pictures,) if without_pictures else ()) + ((_without_thinking,) if without_thinking else ())
+        passes = (*first, *PASSES)
     elif valid:
         passes = (arrived,)
     try:

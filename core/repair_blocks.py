@@ -19,6 +19,7 @@ from core.validator_images import Picture, base64_image, look_at
 from core.validator_rules import IMAGE_TYPES, SHAPES, THINKING, Limits
 
 MANY: Final = "too large for a request with many images"
+REFUSED: Final = "the model API could not process it"
 
 
 def place(lines: list[Line], scene: Scene) -> list[Line]:
@@ -139,6 +140,16 @@ def pictures(lines: list[Line], scene: Scene) -> list[Line]:
         return block if found is None else _readable(block, *found, scene)
 
     return _fewer(_each_picture(lines, alone), scene)
+
+
+def no_pictures(lines: list[Line], scene: Scene) -> list[Line]:
+    """R62: every picture goes, for an API that refuses one and doesn't say which."""
+
+    def gone(_block: Block) -> Block:
+        scene.note("R62", "messages", f"an image was removed: {REFUSED}")
+        return text_block(picture_removed(REFUSED))
+
+    return _each_picture(lines, gone)
 
 
 def _readable(block: Block, media_type: Any, data: Any, scene: Scene) -> Block:

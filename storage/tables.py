@@ -197,7 +197,7 @@ entries = Table(
     Column("body", Text, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
-    CheckConstraint(_one_of("kind", "user assistant results ladder"), name="kind"),
+    CheckConstraint(_one_of("kind", "user assistant results ladder mended condensed"), name="kind"),
     UniqueConstraint("session_id", "seq"),
     Index("ix_entries_turn_id", "turn_id"),
 )

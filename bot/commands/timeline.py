@@ -127,6 +127,12 @@ def _closed(story: Mapping[str, Any]) -> dict[int, float]:
     }
 
 
+HISTORY_NOW = {
+    "mended": "the history goes on from what could be sent of it ({} messages)",
+    "condensed": "the history was long or refused, and goes on from a shorter form of it ({} messages)",
+}
+
+
 def _entries(story: Mapping[str, Any]) -> Iterator[Event]:
     final = story["settle"]["final_event_id"] if story["settle"] else None
     spent, closed = _spent(story["costs"]), _closed(story)
@@ -141,6 +147,8 @@ def _entries(story: Mapping[str, Any]) -> Iterator[Event]:
                 count = len(row["body"])
                 words = f"step {row['step']}: {count} result{'s' if count != 1 else ''} committed, nothing is open"
                 yield Event(closed.get(row["step"], row["created_at"]), Rank.RESULTS, "step", words)
+            case "mended" | "condensed" as kind:
+                yield Event(row["created_at"], Rank.REPAIR, kind, HISTORY_NOW[kind].format(len(row["body"])))
             case _ if row["id"] == final:
                 at = story["settle"]["created_at"]
                 yield Event(at, Rank.ANSWER, "answer", f"{said} (final event {final})")

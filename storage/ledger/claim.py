@@ -3,19 +3,24 @@
 A claim by somebody new raises the epoch: whatever the worker before it still tries to write is refused from then on.
 An attempt that was found unended crashed. A turn that is found stamped or stopped is handed out to be closed and
 settled only.
+
+System prompt and tools of a session stay as they were when it began, whatever a release brings: thinking is bound
+to them. The model follows the configuration, because old models are retired; no model reads another one's thinking,
+so it is taken out once, with an entry from which the projection begins, between two steps and never inside one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Float, String, bindparam, insert, or_, select, update
+from sqlalchemy import Float, String, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.gateway import Call, CallStatus
-from core.history import Entry, EntryKind, calls_of, project, user_block
+from core.history import BEGINNINGS, Entry, EntryKind, calls_of, has_thinking, project, user_block, without_thinking
 from core.ledger import Claimed, Frozen, Lease, OpenCall, Surroundings, Wanted
 from core.messages import ChannelId, Epoch, FileRef, SessionId, SlackTs, Source, TurnId, UserId
 from core.ports import Evidence
@@ -23,9 +28,11 @@ from core.remediation import EmptyCause, Looked, Rung
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
 from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, mail_of, one, rows, stop_of, unsettled
-from storage.ledger.open import NEW_ENTRY
+from storage.ledger.open import NEW_ENTRY, add_entry
 from storage.tables import attempts, calls, entries, messages, sessions, turns
 from storage.words import spoken
+
+UNREADABLE_CHARS = 2_000
 
 _SESSION, _TURN = bindparam("session", type_=String), bindparam("turn", type_=String)
 
@@ -56,11 +63,20 @@ CRASHED = (
 )
 NEW_ATTEMPT = insert(attempts).values(started_at=now())
 RUN = update(turns).where(turns.c.id == _TURN).values(state="running", crashes=bindparam("crashed"))
+_BEGINNING = (
+    select(func.max(entries.c.seq))
+    .where(entries.c.session_id == _SESSION, entries.c.kind.in_([kind.value for kind in sorted(BEGINNINGS)]))
+    .scalar_subquery()
+)
 HISTORY = (
     select(entries.c.id, entries.c.turn_id, entries.c.kind, entries.c.step, entries.c.body)
-    .where(entries.c.session_id == _SESSION)
+    .where(
+        entries.c.session_id == _SESSION,
+        or_(entries.c.seq >= func.coalesce(_BEGINNING, 0), entries.c.turn_id == _TURN),
+    )
     .order_by(entries.c.seq)
 )
+"""What the projection needs, and everything that the turn itself has written."""
 CALLS = select(calls).where(calls.c.turn_id == _TURN).order_by(calls.c.step, calls.c.position)
 WORDS = (
     select(messages)
@@ -120,7 +136,7 @@ async def claim(
         stop=stop,
         stamp=stamp,
     )
-    history = await _history(tx, session_id)
+    history = await _history(tx, session_id, turn_id)
     _place(claimed, history)
     next_seq = session["next_seq"]
     if _under_way(history, turn_id):
@@ -135,6 +151,8 @@ async def claim(
             next_seq += 1
     claimed.messages = project(entry for _, entry in history)
     await _recall(tx, claimed, history)
+    if session["model"] not in (None, frozen.model):
+        next_seq += await _switch_model(tx, session, claimed, frozen, next_seq)
     await tx.execute(
         LEASE,
         {
@@ -149,6 +167,19 @@ async def claim(
     if session["system"] is None:
         await tx.execute(FREEZE, {"session": session_id, **freeze})
     return claimed
+
+
+async def _switch_model(tx: AsyncConnection, session: Row, claimed: Claimed, frozen: Frozen, seq: int) -> int:
+    """Go on with the configured model, if a request may leave; returns how many entries that took."""
+    if claimed.open_calls or claimed.wanted is not None or claimed.stop is not None or claimed.stamp is not None:
+        return 0
+    claimed.frozen = replace(claimed.frozen, model=frozen.model)
+    await tx.execute(FREEZE, {"session": session["id"], "model": frozen.model})
+    if not has_thinking(claimed.messages):
+        return 0
+    claimed.messages = without_thinking(claimed.messages)
+    await add_entry(tx, claimed, seq, EntryKind.MENDED.value, claimed.steps, claimed.messages)
+    return 1
 
 
 def _free(session: Row, worker: str, holding: Lease | None) -> bool:
@@ -190,22 +221,31 @@ async def _attempt(
     return number, None, crashes
 
 
-async def _history(tx: AsyncConnection, session: SessionId) -> list[tuple[str, Entry]]:
-    found = await rows(tx, HISTORY, session=session)
+async def _history(tx: AsyncConnection, session: SessionId, turn: str) -> list[tuple[str, Entry]]:
+    found = await rows(tx, HISTORY, session=session, turn=turn)
     return [
-        (row["turn_id"], Entry(row["id"], EntryKind(row["kind"]), row["step"], json.loads(row["body"])))
-        for row in found
+        (row["turn_id"], Entry(row["id"], EntryKind(row["kind"]), row["step"], _body(row["body"]))) for row in found
     ]
+
+
+def _body(stored: str) -> list[Any]:
+    """The blocks of an entry. What can't be read is one text: the suture marks it, and the session lives on."""
+    try:
+        found = json.loads(stored)
+    except (ValueError, RecursionError):
+        found = stored[:UNREADABLE_CHARS]
+    return found if isinstance(found, list) else [found]
 
 
 async def history(tx: AsyncConnection, session: SessionId) -> list[dict[str, Any]]:
     """The projected history of a session."""
-    return project(entry for _, entry in await _history(tx, session))
+    return project(entry for _, entry in await _history(tx, session, ""))
 
 
 def _under_way(found: Sequence[tuple[str, Entry]], turn: TurnId) -> bool:
     """Whether the turn has taken a step or a rung: then words that come are not its own any more."""
-    return any(owner == turn and entry.kind is not EntryKind.USER for owner, entry in found)
+    own = BEGINNINGS | {EntryKind.USER}
+    return any(owner == turn and entry.kind not in own for owner, entry in found)
 
 
 def _place(claimed: Claimed, found: Sequence[tuple[str, Entry]]) -> None:
@@ -220,7 +260,7 @@ async def _recall(tx: AsyncConnection, claimed: Claimed, found: Sequence[tuple[s
         return
     known = await rows(tx, CALLS, turn=claimed.turn)
     last = found[-1][1]
-    waiting = {str(block["id"]) for block in calls_of(last.body)} if last.kind is EntryKind.ASSISTANT else set()
+    waiting = {str(block.get("id")) for block in calls_of(last.body)} if last.kind is EntryKind.ASSISTANT else set()
     opened: list[OpenCall] = []
     for row in known:
         if row["step"] == last.step and row["call_id"] in waiting:

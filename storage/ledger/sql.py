@@ -14,11 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Mail
 from core.gateway import Call, CallResult
+from core.history import EntryKind
 from core.ledger import Claimed, Closed, Frozen, Lease, Settled, Spent, Stitch, Surroundings
 from core.limits import Limits
 from core.messages import Epoch, SessionId, TurnId
 from core.ports import Doorbell
 from core.remediation import EmptyCause, Rung
+from core.repair import Known
 from core.settle import Outcome
 from core.turn import Stamp
 from core.worker import Due
@@ -27,10 +29,12 @@ from storage.database import Database, now, run
 from storage.dialect import insert_ignore
 from storage.ledger import claim as claiming
 from storage.ledger import close as closing
+from storage.ledger import mend as mending
 from storage.ledger import open as opening
 from storage.ledger import settle as settling
 from storage.ledger.common import Ids, Price, mail_of, rows, strongest
-from storage.tables import messages, repairs, sessions, stops, switches, turns
+from storage.partial import not_settled, waits
+from storage.tables import messages, sessions, stops, switches, turns
 
 T = TypeVar("T")
 
@@ -46,6 +50,7 @@ DUE = (
     )
     .join(sessions, sessions.c.id == turns.c.session_id)
     .where(
+        not_settled(turns),
         turns.c.state.in_(["waiting", "running"]),
         or_(
             sessions.c.lease_owner.is_(None),
@@ -79,7 +84,7 @@ MAIL_OF_ALL = union_all(
     .join(messages, messages.c.session_id == turns.c.session_id)
     .where(
         _MINE,
-        messages.c.state == "waiting",
+        waits(messages),
         messages.c.disposition == "steer",
         messages.c.turn_id.is_(None),
     ),
@@ -101,7 +106,7 @@ class SqlLedger:
         price: Price,
         changed: Callable[[], None] = lambda: None,
         closed: Callable[[Claimed, int, Sequence[CallResult]], None] = lambda _claimed, _step, _results: None,
-        stitched: Callable[[str], None] = lambda _rule: None,
+        stitched: Callable[[Claimed, Stitch], None] = lambda _claimed, _stitch: None,
     ) -> None:
         self._db = db
         self._doorbell = doorbell
@@ -182,24 +187,24 @@ class SqlLedger:
         return settled
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
-        found = [
-            {
-                "session_id": claimed.lease.session,
-                "turn_id": claimed.turn,
-                "rule": stitch.rule,
-                "path": stitch.path[:200],
-                "what": stitch.what,
-            }
-            for stitch in stitches
-        ]
-
-        async def work(tx: AsyncConnection) -> None:
-            for values in found:
-                await tx.execute(insert_ignore(repairs, self._db.dialect).values(**values, created_at=now()))
-
-        await self._write(work)
+        await self._write(lambda tx: mending.stitched(tx, claimed, stitches, self._db.dialect))
         for stitch in stitches:
-            self._stitched(stitch.rule)
+            self._stitched(claimed, stitch)
+
+    async def go_on_from(
+        self,
+        claimed: Claimed,
+        kind: EntryKind,
+        messages: Sequence[Mapping[str, Any]],
+        stitches: Sequence[Stitch] = (),
+    ) -> None:
+        await self._write(lambda tx: mending.go_on_from(tx, claimed, kind, messages, stitches, self._db.dialect))
+        for stitch in stitches:
+            self._stitched(claimed, stitch)
+
+    async def known(self, session: SessionId) -> Mapping[str, Known]:
+        async with self._db.reading() as tx:
+            return await mending.known(tx, session)
 
     async def history(self, session: SessionId) -> list[dict[str, Any]]:
         async with self._db.reading() as tx:

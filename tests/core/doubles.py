@@ -20,6 +20,7 @@ from core.ledger import Claimed, Closed, Frozen, Lease, Settled, Spent, Stitch
 from core.messages import ChannelId, Epoch, Level, SessionId, SlackTs, Source, TurnId, UserId
 from core.ports import ModelAnswer, ModelRequest, StreamProgress, Tier, ToolOutput
 from core.remediation import EmptyCause, Rung
+from core.repair import Known
 from core.settle import Outcome, reason_of
 from core.turn import Stamp
 from tests.support.scene import FakeTool, answer, tool
@@ -63,6 +64,7 @@ class PaperLedger:
     messages: list[dict[str, Any]] = field(default_factory=list)
     spent: list[Spent] = field(default_factory=list)
     trouble: dict[str, BaseException] = field(default_factory=dict)
+    records: dict[str, Known] = field(default_factory=dict)
 
     def words(self, verb: str) -> list[tuple[Any, ...]]:
         """What was written by one of the decisions."""
@@ -133,6 +135,15 @@ class PaperLedger:
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
         self._write("stitched", [stitch.rule for stitch in stitches])
 
+    async def go_on_from(
+        self, claimed: Claimed, kind: EntryKind, messages: Sequence[Any], stitches: Sequence[Stitch] = ()
+    ) -> None:
+        self._write("go_on_from", kind, [stitch.rule for stitch in stitches])
+        self.messages = [dict(message) for message in messages]
+
+    async def known(self, session: SessionId) -> Mapping[str, Known]:
+        return self.records
+
     async def history(self, session: SessionId) -> list[dict[str, Any]]:
         return list(self.messages)
 
@@ -144,6 +155,7 @@ class PaperLedger:
 
 
 _numbers = itertools.count(1)
+TOOLS = [{"name": "look", "description": "Look.", "input_schema": {"type": "object"}}]
 
 
 def call(name: str = "metrics", tier: Tier = Tier.READ, **changes: Any) -> Call:
@@ -163,7 +175,7 @@ def claimed(**changes: Any) -> Claimed:
         asked_by=UserId("U0ANN"),
         channel=ChannelId("C0INCIDENT"),
         thread_ts=SlackTs("1790000000.000100"),
-        frozen=Frozen("claude-test", "You are a test.", []),
+        frozen=Frozen("claude-test", "You are a test.", TOOLS),
         messages=[{"role": "user", "content": [user_block("why?")]}],
     )
     for name, value in changes.items():

@@ -4,64 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from core.answer import BACKOFF_S, Answerer, Ask, Dropped, Got, NoAnswer
+from core.answer import BACKOFF_S, Dropped, Got, NoAnswer
 from core.cancel import Cancel
-from core.control import Control, Mail
+from core.control import Mail
 from core.errors import (
     ModelBusy,
     ModelError,
     ModelMisconfigured,
-    ModelRefusedHistory,
     ModelStreamBroken,
     ModelUnavailable,
 )
-from core.history import user_block
-from core.ledger import Claimed, Frozen
-from core.limits import Limits
+from core.history import EntryKind, user_block
+from core.ledger import Frozen
 from core.ports import ModelAnswer, ModelRequest, StreamProgress, Usage
 from core.settle import Detail
 from core.validator import problems
-from tests.core.doubles import STEP, TASK, Line, Lines, PaperLedger, answer, claimed
+from tests.core.asking import FINE, Asking
+from tests.core.doubles import STEP, TASK, Line, claimed
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
-
-LIMITS = Limits(drain_s=25.0, drain_stream_margin_s=10.0)
-FINE = answer("It is the gateway.")
-
-
-class Asking:
-    """An answerer with everything around it."""
-
-    def __init__(self, *lines: Line, turn: Claimed | None = None, jitter: float = 0.5) -> None:
-        self.model = Lines(list(lines))
-        self.ledger = PaperLedger()
-        self.control = Control(LIMITS, now)
-        self.turn = turn or claimed()
-        self.ledger.messages = list(self.turn.messages)
-        self.answerer = Answerer(self.model, self.ledger, self.control, self.turn, now=now, jitter=lambda: jitter)
-
-    async def ask(self, **changes: Any) -> Got:
-        given: dict[str, Any] = {
-            "model": "claude-test",
-            "messages": self.turn.messages,
-            "max_tokens": 4_096,
-            "without_tools": False,
-            "answer_by": 90.0,
-            "give_up_at": 120.0,
-            "step": 2,
-        }
-        return await self.answerer.answer(Ask(**given | changes))
-
-    def arrives(self, mail: Mail) -> None:
-        """It is in the mailbox, and the bell told of it."""
-        self.ledger.box = mail
-        self.control.note(mail)
-
-    def happens(self, at: float, what: Callable[..., Any], *given: Any) -> None:
-        asyncio.get_running_loop().call_at(at, what, *given)
 
 
 def writes_for(seconds: float, chars: int = 0) -> Line:
@@ -87,7 +50,7 @@ async def test_a_request_is_what_is_frozen_and_what_was_said() -> None:
     assert (request.system, request.tools, request.max_tokens) == ("You are a test.", tools, 7)
     assert (request.model, request.without_tools) == ("claude-other", True)
     assert request.messages == asking.turn.messages
-    assert not asking.ledger.words("stitched")
+    assert not asking.ledger.wrote
 
 
 @in_virtual_time
@@ -111,7 +74,8 @@ async def test_a_broken_history_is_sewn_before_it_leaves_and_the_stitch_is_recor
     assert problems({"messages": broken})
     assert await asking.ask() is FINE
     assert not problems({"messages": asking.model.requests[0].messages})
-    assert asking.ledger.words("stitched")
+    assert asking.ledger.words("go_on_from") == [(EntryKind.MENDED, ["R20", "R24"])]
+    assert asking.turn.messages == asking.ledger.messages == asking.model.requests[0].messages
 
 
 @in_virtual_time
@@ -353,65 +317,3 @@ async def test_a_fault_of_ours_goes_to_the_door_around_the_turn_and_is_booked() 
     with pytest.raises(ZeroDivisionError):
         await asking.ask()
     assert [spent.usage.estimated for spent in asking.answerer.take_spent()] == [True]
-
-
-# -- a structural 400
-
-REFUSED = ModelRefusedHistory("messages.1: `tool_use` ids were found without `tool_result` blocks")
-
-
-@in_virtual_time
-async def test_a_refused_history_is_never_sent_again_as_it_was() -> None:
-    asking = Asking(REFUSED, FINE)
-    got = await asking.ask()
-    assert isinstance(got, NoAnswer) and got.detail is Detail.STRUCTURAL_400
-    assert "`tool_use` ids were found" in got.known
-    assert len(asking.model.requests) == 1
-
-
-@in_virtual_time
-async def test_what_the_ledger_knows_better_is_sent_once_instead() -> None:
-    asking = Asking(REFUSED, FINE)
-    asking.ledger.messages = [{"role": "user", "content": [user_block("why, really?")]}]
-    assert await asking.ask() is FINE
-    first, second = (request.messages for request in asking.model.requests)
-    assert first != second
-    assert asking.turn.messages == asking.ledger.messages
-
-
-@in_virtual_time
-async def test_a_second_refusal_ends_it_whatever_the_ledger_says() -> None:
-    asking = Asking(REFUSED, REFUSED, FINE)
-    asking.ledger.messages = [{"role": "user", "content": [user_block("why, really?")]}]
-    got = await asking.ask()
-    assert isinstance(got, NoAnswer) and got.detail is Detail.STRUCTURAL_400
-    assert len(asking.model.requests) == 2
-
-
-@in_virtual_time
-async def test_a_stop_is_seen_before_the_history_is_sent_anew() -> None:
-    asking = Asking(REFUSED, FINE)
-    asking.ledger.messages = [{"role": "user", "content": [user_block("why, really?")]}]
-    asking.ledger.box = Mail(TASK)
-    assert await asking.ask() == Dropped(Cancel.CANCEL_TASK)
-    assert len(asking.model.requests) == 1
-
-
-@in_virtual_time
-async def test_a_refused_history_with_thinking_is_sent_once_more_without_it() -> None:
-    thinking = {"type": "thinking", "thinking": "hm", "signature": "of another model"}
-    said = [
-        {"role": "user", "content": [user_block("why?")]},
-        {"role": "assistant", "content": [thinking, {"type": "text", "text": "The gateway."}]},
-        {"role": "user", "content": [user_block("sure?")]},
-    ]
-    asking = Asking(REFUSED, FINE, turn=claimed(messages=said))
-    assert await asking.ask() is FINE
-    first, second = (request.messages for request in asking.model.requests)
-    assert first == said
-    assert "thinking" not in str(second)
-    assert [block for message in second for block in message["content"]] == [
-        user_block("why?"),
-        {"type": "text", "text": "The gateway."},
-        user_block("sure?"),
-    ]

@@ -10,21 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.history import (
+    BEGINNINGS,
     Entry,
     EntryKind,
     append,
     calls_of,
     flatten,
+    has_thinking,
     project,
     result_block,
     role_of,
     text_of,
     user_block,
     with_own_ids,
+    without_thinking,
 )
 from core.validator import problems
 
-KINDS = st.sampled_from(list(EntryKind))
+KINDS = st.sampled_from([kind for kind in EntryKind if kind not in BEGINNINGS])
 
 
 def entry(number: int, kind: EntryKind, *texts: str) -> Entry:
@@ -119,3 +122,28 @@ def test_blank_text_is_never_sent_because_it_would_be_refused(text: str) -> None
 def test_only_a_failed_result_is_marked_as_an_error() -> None:
     assert "is_error" not in result_block("toolu_1", "fine", is_error=False)
     assert result_block("toolu_1", "broken", is_error=True)["is_error"] is True
+
+
+@pytest.mark.parametrize("kind", sorted(BEGINNINGS))
+def test_a_projection_begins_anew_with_what_was_mended_or_condensed(kind: EntryKind) -> None:
+    kept = [{"role": "user", "content": [user_block("why, in short?")]}]
+    made = [entry(1, EntryKind.USER, "why?"), Entry("e2", kind, 0, kept), entry(3, EntryKind.ASSISTANT, "So.")]
+    assert project(made) == [*kept, {"role": "assistant", "content": [user_block("So.")]}]
+    assert project([*made, entry(4, EntryKind.USER, "and?")])[:2] == project(made)
+    assert kept == [{"role": "user", "content": [user_block("why, in short?")]}]
+
+
+def test_without_thinking_nothing_else_goes_and_no_message_is_empty() -> None:
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    messages = [
+        {"role": "user", "content": [user_block("why?")]},
+        {"role": "assistant", "content": [thinking]},
+        {"role": "user", "content": [user_block("well?")]},
+        {"role": "assistant", "content": [thinking, user_block("So.")]},
+    ]
+    assert has_thinking(messages)
+    assert without_thinking(messages) == [
+        {"role": "user", "content": [user_block("why?"), user_block("well?")]},
+        {"role": "assistant", "content": [user_block("So.")]},
+    ]
+    assert not has_thinking(without_thinking(messages))
