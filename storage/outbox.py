@@ -20,6 +20,7 @@ from core.messages import TurnId
 from storage.database import now
 from storage.ledger.common import dump, rows
 from storage.ledger.outgoing import Priority
+from storage.partial import is_open, unsent
 from storage.tables import cards, outbox, sessions, settles, stops, turns
 
 LOOKUP_AFTER_S = 5.0
@@ -70,6 +71,7 @@ class DueCard:
     reposts: int
     sent_at: float
     sent_hash: str | None
+    error: str | None = None
 
     @property
     def priority(self) -> Priority:
@@ -86,11 +88,12 @@ def _due_items() -> Any:
         before.c.turn_id == outbox.c.turn_id,
         before.c.kind == outbox.c.kind,
         before.c.part < outbox.c.part,
-        before.c.state.in_(["waiting", "sending"]),
+        unsent(before),
     )
     return (
         select(outbox)
         .where(
+            unsent(outbox),
             or_(outbox.c.part == 0, in_order),
             or_(
                 and_(outbox.c.state == "waiting", outbox.c.not_before <= now()),
@@ -144,7 +147,7 @@ def _due_cards() -> Any:
         .join(sessions, sessions.c.id == cards.c.session_id)
         .outerjoin(settles, settles.c.turn_id == cards.c.turn_id)
         .where(
-            cards.c.state == "open",
+            is_open(cards),
             cards.c.not_before <= now(),
             or_(
                 and_(cards.c.sending.is_(None), newer, answered),
@@ -163,7 +166,7 @@ def _follows_a_card_that_shows_work() -> Any:
     return exists().where(
         before.c.session_id == cards.c.session_id,
         before.c.turn_id != cards.c.turn_id,
-        before.c.state == "open",
+        is_open(before),
         or_(before.c.message_ts.is_not(None), before.c.sending.is_not(None)),
         ended.c.turn_id == before.c.turn_id,
         ended.c.reason.not_in(["dispatched", "awaiting"]),
@@ -214,6 +217,7 @@ async def due_cards(tx: AsyncConnection) -> list[DueCard]:
             reposts=row["reposts"],
             sent_at=row["sent_at"] or 0.0,
             sent_hash=row["sent_hash"],
+            error=row["error"],
         )
         for row in await rows(tx, DUE_CARDS)
     ]

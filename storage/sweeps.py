@@ -24,6 +24,7 @@ from storage.database import Database, now, run
 from storage.ledger.common import Ids, Row, begin_turn, lock, one, rows, strongest, unsettled
 from storage.ledger.expire import expire, never_begun
 from storage.ledger.settle import next_words, waiting_words
+from storage.partial import is_open, not_settled, waits
 from storage.tables import attempts, cards, messages, outbox, sessions, settles, stops, switches, turns
 
 MOST = 500
@@ -68,7 +69,7 @@ def _states() -> Any:
         select(
             sessions.c.id.label("session_id"), sessions.c.state, turns.c.state.label("turn"), at_work.label("at_work")
         )
-        .outerjoin(turns, and_(turns.c.session_id == sessions.c.id, turns.c.state != "settled"))
+        .outerjoin(turns, and_(turns.c.session_id == sessions.c.id, not_settled(turns)))
         .where(or_(sessions.c.state != "idle", turns.c.id.is_not(None)))
     )
 
@@ -92,7 +93,7 @@ async def words_left_behind(db: Database, ids: Ids) -> list[Found]:
     statement = (
         select(messages.c.session_id)
         .join(turns, turns.c.id == messages.c.turn_id)
-        .where(messages.c.state == "waiting", turns.c.state == "settled")
+        .where(waits(messages), turns.c.state == "settled")
         .distinct()
         .limit(MOST)
     )
@@ -104,7 +105,7 @@ async def _free_words(tx: AsyncConnection, ids: Ids, session: Row) -> bool:
         tx,
         select(messages)
         .join(turns, turns.c.id == messages.c.turn_id)
-        .where(messages.c.session_id == session["id"], messages.c.state == "waiting", turns.c.state == "settled"),
+        .where(messages.c.session_id == session["id"], waits(messages), turns.c.state == "settled"),
     )
     for word in left:
         if not await _stopped(tx, word):
@@ -118,10 +119,10 @@ async def words_unheard(db: Database, ids: Ids) -> list[Found]:
         select(messages.c.session_id)
         .join(sessions, sessions.c.id == messages.c.session_id)
         .where(
-            messages.c.state == "waiting",
+            waits(messages),
             messages.c.disposition.in_(["start", "steer", "queue"]),
             sessions.c.state == "idle",
-            ~exists().where(turns.c.session_id == messages.c.session_id, turns.c.state != "settled"),
+            ~exists().where(turns.c.session_id == messages.c.session_id, not_settled(turns)),
         )
         .distinct()
         .limit(MOST)
@@ -226,7 +227,7 @@ def _workless(free: Any) -> Any:
     return (
         select(turns.c.id.label("key"), turns.c.session_id)
         .join(sessions, sessions.c.id == turns.c.session_id)
-        .where(turns.c.state.in_(["waiting", "running"]), free, ~paused)
+        .where(not_settled(turns), turns.c.state.in_(["waiting", "running"]), free, ~paused)
         .limit(MOST)
     )
 
@@ -269,7 +270,7 @@ def _over_for(seconds: float) -> Any:
     """The condition that a card is open though its turn settled that long ago and waits for no helper."""
     helper = sessions.alias("helper")
     return and_(
-        cards.c.state == "open",
+        is_open(cards),
         exists().where(settles.c.turn_id == cards.c.turn_id, settles.c.created_at <= now() - seconds),
         ~exists().where(helper.c.parent_turn_id == cards.c.turn_id, helper.c.state != "idle"),
     )

@@ -21,6 +21,7 @@ from core.messages import Level, SessionId, TurnId, UserId
 from core.ports import Usage
 from core.turn import AttemptEnd, Stamp, end_attempt
 from storage.database import now
+from storage.partial import not_settled, waits
 from storage.tables import attempts, cards, costs, messages, sessions, stops, turns
 
 Ids = Callable[[str], str]
@@ -117,7 +118,7 @@ MAIL = union_all(
     ).where(IN_SCOPE),
     select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts, messages.c.source).where(
         messages.c.session_id == _SESSION,
-        messages.c.state == "waiting",
+        waits(messages),
         messages.c.disposition == "steer",
         messages.c.turn_id.is_(None),
     ),
@@ -260,7 +261,7 @@ def fingerprint(system: str, tools: str) -> str:
     return hashlib.sha256(f"{system}\0{tools}".encode()).hexdigest()
 
 
-UNSETTLED = select(turns).where(turns.c.session_id == _SESSION, turns.c.state != "settled")
+UNSETTLED = select(turns).where(turns.c.session_id == _SESSION, not_settled(turns))
 
 
 async def unsettled(tx: AsyncConnection, session: SessionId) -> Row | None:

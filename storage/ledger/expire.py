@@ -15,6 +15,7 @@ from core.reconcile import RULES, Find, out_of_date
 from storage.database import now
 from storage.ledger.common import Ids, Row, one, rows, stop_of
 from storage.ledger.settle import settle
+from storage.partial import waits
 from storage.tables import attempts, messages, sessions, turns
 
 OLD_S = RULES[Find.TURN_OUT_OF_DATE].after_s
@@ -50,7 +51,7 @@ async def _heard_at(tx: AsyncConnection, turn: Row) -> float:
         tx,
         select(func.max(messages.c.arrived_at).label("at")).where(
             messages.c.session_id == turn["session_id"],
-            messages.c.state == "waiting",
+            waits(messages),
             or_(messages.c.turn_id == turn["id"], messages.c.disposition == "steer"),
         ),
     )
@@ -70,7 +71,7 @@ async def _withdraw(tx: AsyncConnection, turn: Row, before: float) -> int:
         tx,
         select(messages.c.id, messages.c.source, messages.c.turn_id).where(
             messages.c.session_id == turn["session_id"],
-            messages.c.state == "waiting",
+            waits(messages),
             messages.c.disposition.in_(_ASKING),
             or_(messages.c.turn_id == turn["id"], messages.c.arrived_at <= before),
         ),

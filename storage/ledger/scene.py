@@ -13,6 +13,7 @@ from core.steering_table import STOP_WORDS
 from storage.database import now
 from storage.dialect import Insert, insert_ignore
 from storage.ledger.common import Ids, Row, one, rows
+from storage.partial import not_settled
 from storage.tables import cards, messages, outbox, sessions, turns
 
 
@@ -110,7 +111,7 @@ async def running_turns(tx: AsyncConnection, channel: str, asked_by: str | None 
         tx,
         select(turns, sessions.c.channel, sessions.c.thread_ts)
         .join(sessions, sessions.c.id == turns.c.session_id)
-        .where(sessions.c.channel == channel, turns.c.state != "settled", mine)
+        .where(sessions.c.channel == channel, not_settled(turns), mine)
         .order_by(turns.c.created_at),
     )
 

@@ -23,6 +23,7 @@ from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.ledger.common import Ids, Price, Row, begin_turn, book, dump, end, fence, mail_of, one, rows
 from storage.ledger.open import add_entry
 from storage.ledger.outgoing import WHY_CLOSED, answer_row, no_place_row
+from storage.partial import waits
 from storage.tables import (
     automation,
     cards,
@@ -42,10 +43,10 @@ _SESSION, _TURN = bindparam("session", type_=String), bindparam("turn", type_=St
 
 TURN = select(turns).where(turns.c.id == _TURN)
 SETTLED = update(turns).where(turns.c.id == _TURN).values(state="settled")
-FORGET = update(messages).where(messages.c.turn_id == _TURN, messages.c.state == "waiting").values(state="stopped")
+FORGET = update(messages).where(messages.c.turn_id == _TURN, waits(messages)).values(state="stopped")
 _ASKING = (
     messages.c.session_id == _SESSION,
-    messages.c.state == "waiting",
+    waits(messages),
     messages.c.disposition.in_(["start", "steer", "queue"]),
 )
 WAITING = select(messages).where(*_ASKING).order_by(messages.c.slack_ts)
