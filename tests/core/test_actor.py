@@ -140,6 +140,7 @@ async def test_limits_are_those_of_the_channel() -> None:
         ({"stamp": Stamp.STOP, "stop": STEP}, Reason.STOPPED_STEP, Stamp.STOP),
         ({"stamp": Stamp.STOP, "stop": TASK}, Reason.CANCELLED, Stamp.STOP),
         ({"stamp": Stamp.STEER, "crashes": 9}, Reason.STEERED, Stamp.STEER),
+        ({"stamp": Stamp.STEER, "stop": STEP}, Reason.STEERED, Stamp.STEER),
         ({"stop": STEP}, Reason.STOPPED_STEP, Stamp.STOP),
         ({"stop": TASK, "crashes": 9}, Reason.CANCELLED, Stamp.STOP),
         ({"crashes": CRASHES_THAT_ABANDON}, Reason.ABANDONED, None),
@@ -156,6 +157,7 @@ def test_a_turn_that_was_cut_stopped_or_crashed_too_often_is_settled_and_not_run
     house = run(ran())
     (end,) = house.outcomes
     assert (end.reason, end.stamp) == (reason, stamp)
+    assert end.ended_by == (found["stop"].author if stamp is Stamp.STOP else None)
     assert not house.model.requests
     assert ("died 3 times" in end.known) is (reason is Reason.ABANDONED)
 
