@@ -99,7 +99,7 @@ class Actor:
             self._taken(claimed, control, asked_at)
             around: Surroundings | None = None
             if claimed.wanted is not None:
-                around = await self._read(claimed.wanted, control, limits)
+                around = await self._read(claimed, claimed.wanted, control, limits)
             else:
                 loop = AgentLoop(means, control, claimed)
                 end = await self._end(claimed, control, loop)
@@ -126,7 +126,7 @@ class Actor:
             raise LostLease("the session was taken while the words of its turn were read")
         return again
 
-    async def _read(self, wanted: Wanted, control: Control, limits: Limits) -> Surroundings:
+    async def _read(self, claimed: Claimed, wanted: Wanted, control: Control, limits: Limits) -> Surroundings:
         """What Slack says about the words in time; a stop or a lost lease ends the reading, and the claim sees it."""
         now = self._means.now
         until = now() + limits.reading_s
@@ -136,7 +136,12 @@ class Actor:
                 await control.wait({reading}, min(until, control.lease_deadline))
         finally:
             await let_go(reading)
-        return Surroundings(NOT_READ) if not reading.done() or reading.cancelled() else reading.result()
+        if not reading.done() or reading.cancelled():
+            return Surroundings(NOT_READ)
+        fault = reading.exception()
+        if fault is not None:
+            self._fault(claimed, fault)
+        return Surroundings(NOT_READ) if fault is not None else reading.result()
 
     async def _end(self, claimed: Claimed, control: Control, loop: AgentLoop) -> End:
         if claimed.stop is not None:
