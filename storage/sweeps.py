@@ -69,6 +69,7 @@ def _states() -> Any:
         select(
             sessions.c.id.label("session_id"), sessions.c.state, turns.c.state.label("turn"), at_work.label("at_work")
         )
+        .select_from(sessions)
         .outerjoin(turns, and_(turns.c.session_id == sessions.c.id, not_settled(turns)))
         .where(or_(sessions.c.state != "idle", turns.c.id.is_not(None)))
     )
