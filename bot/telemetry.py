@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TextIO
 
 import structlog
@@ -23,6 +24,8 @@ from core.redaction import redact
 LAG_WARNING_S = 0.25
 LAG_PROBE_S = 0.1
 LONGEST_VALUE = 20_000
+LONGEST_WORD = 40
+REMEMBERED_WORDS = 1_000
 DEEPEST_VALUE = 6
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -155,6 +158,16 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _clean_text(text: str) -> str:
+    return _clean_word(text) if len(text) <= LONGEST_WORD else _clean_now(text)
+
+
+@lru_cache(REMEMBERED_WORDS)
+def _clean_word(text: str) -> str:
+    """Names of events, fields, tools and states come again in every line."""
+    return _clean_now(text)
+
+
+def _clean_now(text: str) -> str:
     cut = redact(text[: LONGEST_VALUE * 2])
     if len(cut) > LONGEST_VALUE or len(text) > LONGEST_VALUE * 2:
         cut = f"{cut[:LONGEST_VALUE]}… [cut: {len(text)} characters]"

@@ -226,6 +226,7 @@ async def due_cards(tx: AsyncConnection) -> list[DueCard]:
 _ITEM, _CARD = outbox.c.id == bindparam("item"), cards.c.turn_id == bindparam("turn")
 
 ITEM_SENDING = update(outbox).where(_ITEM).values(state="sending", sending_at=now(), tries=outbox.c.tries + 1)
+ITEM_SENDING_AS = ITEM_SENDING.values(body=bindparam("said"))
 ITEM_ENDED = (
     update(outbox)
     .where(_ITEM)
@@ -249,9 +250,12 @@ CARD_SENT = (
 CARD_SENT_FINALLY = CARD_SENT.values(state="released", released_at=now())
 
 
-async def item_sending(tx: AsyncConnection, item: int) -> None:
-    """The call of this row goes out when this is committed."""
-    await tx.execute(ITEM_SENDING, {"item": item})
+async def item_sending(tx: AsyncConnection, item: int, body: Mapping[str, Any] | None = None) -> None:
+    """The call of this row goes out when this is committed, perhaps with another body."""
+    if body is None:
+        await tx.execute(ITEM_SENDING, {"item": item})
+    else:
+        await tx.execute(ITEM_SENDING_AS, {"item": item, "said": dump(dict(body))})
 
 
 PART = 100

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.blocks import (
@@ -132,8 +132,8 @@ class Items:
                 lambda: self._sender.find(item.channel, item.thread_ts or "", mark),
                 lambda verdict: lambda tx: _looked_up(tx, item, verdict),
             )
-        message = await self._message(tx, item)
-        await item_sending(tx, item.id)
+        message, body = await self._message(tx, item)
+        await item_sending(tx, item.id, body)
         person = item.person or ""
 
         async def call() -> Verdict:
@@ -143,19 +143,18 @@ class Items:
 
         return call, lambda verdict: lambda tx: self._posted(tx, item, verdict)
 
-    async def _message(self, tx: AsyncConnection, item: Item) -> SlackMessage:
-        """The message of this row. The first part of an answer writes the rows of the others."""
+    async def _message(self, tx: AsyncConnection, item: Item) -> tuple[SlackMessage, Mapping[str, Any] | None]:
+        """The message of this row, and its body if that is new. The first part of an answer writes the others."""
         body = item.body
         if "blocks" in body:
-            return SlackMessage(str(body["text"]), list(body["blocks"]))
+            return SlackMessage(str(body["text"]), list(body["blocks"])), None
         if "markdown" not in body:
-            return ephemeral(str(body["text"]))
+            return ephemeral(str(body["text"])), None
         made = await self._parts(tx, item)
         kept = {key: body[key] for key in ("asked_by", "plain") if key in body}
         bodies = [{"text": part.text, "blocks": part.blocks, "markdown": _words(part), **kept} for part in made]
         await item_parts(tx, item, bodies[1:], plain=bool(body.get("plain")))
-        await tx.execute(update(outbox).where(outbox.c.id == item.id).values(body=dump(bodies[0])))
-        return made[0]
+        return made[0], bodies[0]
 
     async def _parts(self, tx: AsyncConnection, item: Item) -> Sequence[SlackMessage]:
         markdown = str(item.body["markdown"])
@@ -235,9 +234,12 @@ async def _words_of(tx: AsyncConnection, item: Item) -> str:
     return str(body.get("markdown") or body.get("text", ""))
 
 
+AUTHORS = select(messages.c.author).distinct().where(messages.c.session_id == bindparam("session"))
+
+
 async def _people(tx: AsyncConnection, item: Item) -> Collection[str]:
     """Who may be mentioned: only people who wrote in this thread."""
-    found = await rows(tx, select(messages.c.author).distinct().where(messages.c.session_id == (item.session or "")))
+    found = await rows(tx, AUTHORS, session=item.session or "")
     return frozenset(row["author"] for row in found)
 
 
