@@ -57,27 +57,28 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How many characters of each kind of piece are kept; None is all of it."""
+    """How many characters of each kind of piece are kept; None is all of it. `named` are lines of a result that
+    somebody spoke of, `result` is the rest of it."""
 
     answer: int
+    named: int
     result: int
     data: int
     person: int | None = None
 
     def of(self, kind: Kind) -> int | None:
-        return {Kind.PERSON: self.person, Kind.ANSWER: self.answer, Kind.RESULT: self.result, Kind.DATA: self.data}[
-            kind
-        ]
+        return {Kind.PERSON: self.person, Kind.ANSWER: self.answer, Kind.DATA: self.data}.get(kind, self.result)
 
 
 STEPS: Final = (
-    Keep(answer=4_000, result=1_500, data=2_000),
-    Keep(answer=2_000, result=600, data=800),
-    Keep(answer=1_000, result=250, data=300),
-    Keep(answer=500, result=120, data=150),
-    Keep(answer=250, result=60, data=80),
-    Keep(answer=150, result=40, data=40, person=2_000),
-    Keep(answer=100, result=20, data=20, person=400),
+    Keep(answer=4_000, named=2_000, result=1_500, data=2_000),
+    Keep(answer=2_000, named=1_000, result=600, data=800),
+    Keep(answer=1_000, named=500, result=250, data=300),
+    Keep(answer=500, named=300, result=100, data=150),
+    Keep(answer=250, named=200, result=40, data=80),
+    Keep(answer=150, named=120, result=0, data=40),
+    Keep(answer=150, named=80, result=0, data=40, person=2_000),
+    Keep(answer=100, named=40, result=0, data=20, person=400),
 )
 
 
@@ -155,7 +156,7 @@ def _pieces(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
             else:
                 yield from _piece(str(message.get("role")), block, calls)
     for call in calls.values():
-        yield Piece(Kind.RESULT, f"{DATA_MARK} {_asked(call)}: ", "no result was recorded")
+        yield Piece(Kind.RESULT, f"{DATA_MARK} {_asked(call)}\n", "no result was recorded")
 
 
 def _piece(role: str, block: Mapping[str, Any], calls: dict[str, Mapping[str, Any]]) -> Iterator[Piece]:
@@ -168,7 +169,7 @@ def _piece(role: str, block: Mapping[str, Any], calls: dict[str, Mapping[str, An
             call = calls.pop(str(block.get("tool_use_id")), None)
             asked = _asked(call) if call is not None else "a call that is not known any more"
             failed = " failed" if block.get("is_error") else ""
-            yield Piece(Kind.RESULT, f"{DATA_MARK} {asked}{failed}: ", _output(block.get("content")))
+            yield Piece(Kind.RESULT, f"{DATA_MARK} {asked}{failed}\n", _output(block.get("content")))
         case "thinking" | "redacted_thinking":
             return
         case kind:
@@ -182,8 +183,11 @@ def _said(text: str) -> Iterator[Piece]:
     if text.startswith(f"{MARK} You wrote: "):
         before = f"{MARK} You wrote: "
         yield Piece(Kind.ANSWER, before, text.removeprefix(before))
+    elif text.startswith(DATA_MARK) and "\n" in text:
+        before, _, output = text.partition("\n")
+        yield Piece(Kind.RESULT, f"{before}\n", output)
     elif text.startswith((MARK, DATA_MARK)):
-        yield Piece(Kind.RESULT, "", text)
+        yield Piece(Kind.DATA, "", text)
     else:
         yield Piece(Kind.DATA if text.startswith(DATA) else Kind.PERSON, "", text)
 
@@ -220,37 +224,43 @@ def _shortened(pieces: Sequence[Piece], telling: frozenset[str], room: int) -> t
     """The pieces in `room` bytes, and whether people's words are whole."""
     texts: list[str] = []
     for keep in STEPS:
-        texts = [_told(piece, keep.of(piece.kind), telling) for piece in pieces]
+        texts = [_told(piece, keep, telling) for piece in pieces]
         if sum(map(_size, texts)) <= room:
             return [_text(text) for text in texts], keep.person is None
     return [_text(text) for text in _newest(pieces, texts, room)], False
 
 
-def _told(piece: Piece, keep: int | None, telling: frozenset[str]) -> str:
-    text = piece.text
-    if keep is not None and len(text) > keep:
-        text = _evidence(text, keep, telling) if piece.kind is Kind.RESULT else _cut(text, keep)
+def _told(piece: Piece, keep: Keep, telling: frozenset[str]) -> str:
+    text, most = piece.text, keep.of(piece.kind)
+    if most is not None and len(text) > most:
+        text = _evidence(text, keep, telling) if piece.kind is Kind.RESULT else _cut(text, most)
     return f"{piece.before}{text}" if text.strip() else f"{piece.before or MARK} (nothing)"
 
 
-def _evidence(text: str, keep: int, telling: frozenset[str]) -> str:
-    """Of an output the lines that somebody spoke of, as far as they fit, and head and tail for the rest."""
+def _evidence(text: str, keep: Keep, telling: frozenset[str]) -> str:
+    """Of an output the lines that somebody spoke of, as far as they fit, and head and tail of the rest."""
     named: list[str] = []
-    room = keep // 2
-    for line in text.splitlines():
+    rest: list[str] = []
+    room = keep.named
+    for line in dict.fromkeys(text.splitlines()):
         if len(line) <= room and not telling.isdisjoint(_words(line)):
             named.append(line)
             room -= len(line)
-    rest = _cut(text, keep - sum(map(len, named)))
-    return "\n".join([*named, rest]) if named else rest
+        else:
+            rest.append(line)
+    others = "\n".join(rest)
+    if named and not others.strip():
+        return "\n".join(named)
+    return "\n".join([*named, _cut(others, keep.result, len(text))])
 
 
-def _cut(text: str, keep: int) -> str:
+def _cut(text: str, keep: int, size: int | None = None) -> str:
+    """Head and tail of a text, with its true `size` between them."""
     if len(text) <= keep:
         return text
     end = keep // 4
-    note = f" [… {len(text)} characters in all …] "
-    return f"{text[: keep - end]}{note}{text[len(text) - end :] if end else ''}".rstrip()
+    head, tail = text[: keep - end], text[len(text) - end :] if end else ""
+    return f"{head} [… {size or len(text)} characters in all …] {tail}".strip()
 
 
 def _newest(pieces: Sequence[Piece], texts: Sequence[str], room: int) -> list[str]:

@@ -237,7 +237,11 @@ def _parsed(row: Row) -> Row:
 
 
 def _json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    """The value behind a column; what can't be read is shown as it is."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 # -- one thread, for the page

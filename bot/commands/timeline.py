@@ -144,7 +144,7 @@ def _entries(story: Mapping[str, Any]) -> Iterator[Event]:
             case "ladder":
                 yield Event(row["created_at"], Rank.WORDS, "ladder", f"the model is told: {said}")
             case "results":
-                count = len(row["body"])
+                count = len(row["body"]) if isinstance(row["body"], list) else 1
                 words = f"step {row['step']}: {count} result{'s' if count != 1 else ''} committed, nothing is open"
                 yield Event(closed.get(row["step"], row["created_at"]), Rank.RESULTS, "step", words)
             case "mended" | "condensed" as kind:
@@ -252,8 +252,11 @@ def _who(author: str | None) -> str:
     return f"@{author}" if author else "an operator"
 
 
-def _text(body: Sequence[Row]) -> str:
-    return " ".join(str(block["text"]) for block in body if block.get("type") == "text").strip()
+def _text(body: Any) -> str:
+    """The texts of an entry; what a damaged one holds is shown as it is."""
+    if not isinstance(body, list) or not all(isinstance(block, dict) for block in body):
+        return f"(not readable) {body}"
+    return " ".join(str(block.get("text")) for block in body if block.get("type") == "text").strip()
 
 
 def _body_text(body: Row) -> str:
