@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Closed, StopFact
@@ -45,10 +45,11 @@ async def stop(
         return Notice.ALREADY_ENDED
     level = await _level(tx, scene, _fact(arrival, decision))
     if level is None:
+        await _reach_further(tx, scene, _fact(arrival, decision))
         return None
     fact = StopFact(level, UserId(arrival.author), arrival.ts)
     turn = scene.turn
-    reached = turn is not None and (aim is Aim.THIS or older(turn["newest_ts"], fact.ts))
+    reached = turn is not None and older(turn["newest_ts"], fact.ts)
     await tx.execute(
         insert_ignore(stops, dialect).values(
             id=ids("x"),
@@ -61,7 +62,7 @@ async def stop(
             arrived_at=scene.at,
         )
     )
-    await _waiting(tx, dialect, scene, fact)
+    await _waiting(tx, dialect, scene, fact, reached=reached)
     await _keep_the_rest(tx, ids, dialect, scene, arrival)
     await tx.execute(
         update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)
@@ -138,9 +139,20 @@ async def _named(tx: AsyncConnection, arrival: Arrival) -> str | None:
 
 
 async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
+    """The last stop that counted, at the time at which it was said: its doubles have made its reach longer."""
+    said = (
+        select(func.min(messages.c.slack_ts))
+        .where(
+            messages.c.session_id == stops.c.session_id,
+            messages.c.author == stops.c.author,
+            messages.c.arrived_at == stops.c.arrived_at,
+            messages.c.disposition == Disposition.CONTROL.value,
+        )
+        .scalar_subquery()
+    )
     found = await one(
         tx,
-        select(stops.c.level, stops.c.author, stops.c.slack_ts, stops.c.source)
+        select(stops.c.level, stops.c.author, func.coalesce(said, stops.c.slack_ts).label("slack_ts"))
         .where(stops.c.session_id == scene.session["id"])
         .order_by(stops.c.arrived_at.desc(), stops.c.slack_ts.desc())
         .limit(1),
@@ -148,17 +160,37 @@ async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
     return None if found is None else StopFact(Level(found["level"]), UserId(found["author"]), found["slack_ts"])
 
 
-async def _waiting(tx: AsyncConnection, dialect: str, scene: Scene, fact: StopFact) -> None:
-    """Steers older than the stop end stopped; queued words become notes or stop with the task. Signs say so."""
-    own = scene.turn["id"] if scene.turn is not None else ""
+async def _reach_further(tx: AsyncConnection, scene: Scene, fact: StopFact) -> None:
+    """The double of a stop adds nothing but time: what was asked before it and comes in late is stopped too."""
+    newest = (
+        select(stops.c.id)
+        .where(stops.c.session_id == scene.session["id"], stops.c.author == fact.author)
+        .order_by(stops.c.arrived_at.desc(), stops.c.slack_ts.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    await tx.execute(update(stops).where(stops.c.id == newest, stops.c.slack_ts < fact.ts).values(slack_ts=fact.ts))
+
+
+async def _waiting(tx: AsyncConnection, dialect: str, scene: Scene, fact: StopFact, *, reached: bool) -> None:
+    """Steers older than the stop end stopped; queued words become notes or stop with the task. Signs say so.
+
+    The words of the turn that the stop reaches end with it; a turn that it does not reach loses its older words.
+    """
+    own = scene.turn["id"] if scene.turn is not None and reached else None
     found = await rows(
         tx,
         select(
-            messages.c.id, messages.c.disposition, messages.c.source, messages.c.slack_ts, messages.c.turn_id
+            messages.c.id,
+            messages.c.disposition,
+            messages.c.source,
+            messages.c.slack_ts,
+            messages.c.target_ts,
+            messages.c.turn_id,
         ).where(messages.c.session_id == scene.session["id"], messages.c.state == "waiting"),
     )
     for word in found:
-        if word["turn_id"] == own:
+        if own is not None and word["turn_id"] == own:
             continue
         fate = fate_of(_kind(word), word["slack_ts"], fact)
         if fate is Fate.STAYS:
@@ -166,7 +198,8 @@ async def _waiting(tx: AsyncConnection, dialect: str, scene: Scene, fact: StopFa
         becomes, name = BECOMES[fate]
         await tx.execute(update(messages).where(messages.c.id == word["id"]).values(becomes))
         if word["source"] in SAID:
-            await add_sign(tx, dialect, scene, f"{fate.value}:{word['id']}", word["slack_ts"], name)
+            stands_at = word["target_ts"] or word["slack_ts"]
+            await add_sign(tx, dialect, scene, f"{fate.value}:{word['id']}", stands_at, name)
 
 
 def _kind(word: Row) -> Waiting:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.messages import Level
 from core.ports import ModelAnswer, ModelRequest, ToolOutput
 from core.validator import problems
 from storage.database import Database
-from tests.support.scene import BOT, answer, scene, tool
+from tests.support.scene import BOT, FAST, answer, scene, tool
 
 ASK = f"<@{BOT}> checkout answers 5xx, what is going on?"
 
@@ -187,3 +188,30 @@ async def test_queued_words_run_after_the_turn_as_one(sqlite_database: Database)
         assert await thread.settled(2) == ["completed", "completed"]
         last = str(thread.model.requests[-1].messages[-1])
         assert "also check the db" in last and "and the cache" in last
+
+
+async def test_a_stop_between_two_words_of_a_waiting_turn_takes_only_the_older_one(
+    sqlite_database: Database,
+) -> None:
+    writing = asyncio.Event()
+
+    async def half(_request: ModelRequest) -> ModelAnswer:
+        writing.set()
+        await asyncio.sleep(30)
+        raise AssertionError("nobody waits that long")
+
+    slow = replace(FAST, quiet_s=0.5, quiet_max_s=2.0)
+    async with scene(sqlite_database, [half, answer("Fine.")], limits=slow) as thread:
+        await thread.say(ASK, ts="1790000001.000000")
+        await writing.wait()
+        await thread.say("look at the gateway", ts="1790000012.000000")
+        await thread.say("look at the cache", ts="1790000010.000000")
+
+        async def waits() -> bool:
+            return len(await thread.rows("turns")) == 2
+
+        await thread.until(waits)
+        await thread.stop(Level.STEP, ts="1790000011.000000")
+        assert (await thread.settled(2))[-1] == "completed"
+        said = str(thread.model.requests[-1].messages)
+        assert "the gateway" in said and "the cache" not in said
