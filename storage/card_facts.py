@@ -119,6 +119,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
     found = await rows(tx, CALLS, turn=turn_id) if turn["began"] is not None else []
     steps = _steps(found, await _said(tx, turn_id) if found and not settled else {})
     stop = None if settled else await stop_of(tx, SessionId(turn["session_id"]), turn_id)
+    stop = None if stop is None or stop.closed else stop
     return CardFacts(
         turn_id=turn_id,
         asked_by=UserId(turn["asked_by"]),

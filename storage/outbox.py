@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, exists, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.control import Closed
 from core.messages import TurnId
 from storage.database import now
 from storage.ledger.common import dump, rows
@@ -113,6 +114,7 @@ def _due_cards() -> Any:
             stops.c.session_id == turns.c.session_id,
             or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
             stops.c.arrived_at > cards.c.sent_at,
+            stops.c.source.not_in([closed.value for closed in Closed]),
         ),
     )
     answered = or_(

@@ -12,13 +12,14 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy import exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.blocks import SlackMessage, card_message
 from bot.slack.items import Items
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import Meaning, Verdict
+from bot.slack.verdict import Meaning, Verdict, meaning_of
 from core.card import view
 from core.control import Closed
 from core.limits import Limits
@@ -38,7 +39,12 @@ from storage.outbox import (
 )
 from storage.tables import stops, turns
 
+log = structlog.get_logger(__name__)
+
 STRIKES = 3
+SHORTEST_CARD = 300
+UNTIL_SETTLED_S = 30.0
+"""How long a card in an archived channel is left alone; its turn settles sooner, and the card goes with it."""
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 CLOSED: Mapping[Meaning, Closed] = {
@@ -104,9 +110,7 @@ class Deliveries:
         facts = await card_facts(tx, card.turn, max_steps=self._limits(card.channel).max_steps)
         if facts is None:
             return None
-        message = card_message(view(facts))
-        if card.tries >= STRIKES - 1:
-            message = SlackMessage(message.text, [])
+        message = _as_taken(card_message(view(facts)), card)
         shown = _hash(message)
         if card.message_ts is None and card.settled and facts.answer_posted:
             return self._nothing_to_show(card, lambda tx: card_released(tx, card.turn, None))
@@ -156,6 +160,7 @@ class Deliveries:
         async def then(verdict: Verdict) -> None:
             closed = CLOSED.get(verdict.meaning)
             if closed is not None:
+                log.warning("place_closed", channel=due.channel, why=verdict.error)
                 await self._closed(closed, due.channel, due.session if closed is Closed.THREAD else None)
 
         return then
@@ -192,13 +197,26 @@ async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: st
             await card_again(tx, card.turn, backoff(card.tries), verdict.error)
         case Meaning.GONE:
             await card_lost(tx, card, verdict.error)
+        case Meaning.ARCHIVED | Meaning.UNREACHABLE | Meaning.THREAD_GONE if not card.settled:
+            wait_s = UNTIL_SETTLED_S if verdict.meaning is Meaning.ARCHIVED else backoff(1)
+            await card_again(tx, card.turn, wait_s, verdict.error)
         case Meaning.ARCHIVED | Meaning.UNREACHABLE | Meaning.THREAD_GONE:
             await card_released(tx, card.turn, verdict.error)
-        case _ if card.tries + 1 >= STRIKES:
+        case _ if card.settled and card.tries + 1 >= STRIKES:
             await card_released(tx, card.turn, verdict.error)
         case _:
-            await card_sending(tx, card.turn, "update")
+            if card.message_ts is not None and not card.settled:
+                await card_sending(tx, card.turn, "update")
             await card_again(tx, card.turn, backoff(card.tries), verdict.error)
+
+
+def _as_taken(message: SlackMessage, card: DueCard) -> SlackMessage:
+    """The card in the form that Slack may take after it has refused others: its text, then its first sentence."""
+    if card.tries == 0 or meaning_of(card.error or "") not in (Meaning.PAYLOAD, Meaning.REFUSED):
+        return message
+    if card.tries == 1:
+        return SlackMessage(message.text, [])
+    return SlackMessage(message.text.split("\n")[0][:SHORTEST_CARD], [])
 
 
 async def _looked_up(tx: AsyncConnection, card: DueCard, verdict: Verdict) -> None:

@@ -31,9 +31,8 @@ from storage.mailbox import Mailbox
 log = structlog.get_logger(__name__)
 
 ANYTHING = re.compile(r".*", re.DOTALL)
-CLOSED = frozenset(
-    {"channel_archive", "group_archive", "channel_deleted", "group_deleted", "channel_left", "group_left"}
-)
+ARCHIVED = frozenset({"channel_archive", "group_archive"})
+CLOSED = ARCHIVED | {"channel_deleted", "group_deleted", "channel_left", "group_left"}
 REVOKED = frozenset({"tokens_revoked", "app_uninstalled"})
 FEEDBACK = "feedback"
 
@@ -113,10 +112,10 @@ class Events:
     async def _lifecycle(self, kind: str, event: Mapping[str, Any]) -> bool:
         """What happens to channels, people and the installation; whether the event was one of these."""
         channel = event.get("channel")
-        if kind in CLOSED and isinstance(channel, str):
-            await self._mailbox.closed(Closed.ARCHIVED, channel)
-        elif kind == "member_left_channel" and event.get("user") == self._me.user_id:
-            await self._mailbox.closed(Closed.CHANNEL, str(channel))
+        ours = kind == "member_left_channel" and event.get("user") == self._me.user_id
+        if isinstance(channel, str) and (kind in CLOSED or ours):
+            log.warning("place_closed", channel=channel, why=kind)
+            await self._mailbox.closed(Closed.ARCHIVED if kind in ARCHIVED else Closed.CHANNEL, channel)
         elif kind in REVOKED:
             log.critical("slack_installation_revoked", kind=kind, hint="reinstall the app to go on")
         elif kind == "user_change" and isinstance(event.get("user"), Mapping):

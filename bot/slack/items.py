@@ -192,8 +192,10 @@ class Items:
             case Meaning.OK | Meaning.FINE:
                 ts = str((verdict.data or {}).get("ts", ""))
                 await item_ended(tx, item.id, "sent", message_ts=ts)
-            case Meaning.LATER | Meaning.AGAIN | Meaning.DEAD if item.tries < MOST_TRIES:
+            case Meaning.LATER | Meaning.DEAD:
                 await item_again(tx, item.id, max(verdict.wait_s, backoff(item.tries)), verdict.error)
+            case Meaning.AGAIN if item.tries < MOST_TRIES:
+                await item_again(tx, item.id, backoff(item.tries), verdict.error)
             case Meaning.UNCLEAR if item.kind != "direct":
                 await item_unclear(tx, item.id, verdict.error, lookups=0)
             case Meaning.PAYLOAD if not item.body.get("plain") and item.kind == "answer":

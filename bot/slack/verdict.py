@@ -85,8 +85,7 @@ _WORDS: Mapping[Meaning, str] = {
     Meaning.PAYLOAD: "msg_too_long msg_blocks_too_long msg_blocks_too_many invalid_blocks invalid_blocks_format"
     " invalid_attachments block_mismatch no_text invalid_chunks too_many_attachments metadata_too_large"
     " invalid_metadata_format only_one_table_allowed markdown_text_conflict",
-    Meaning.FEATURE: "missing_scope feature_disabled unknown_method method_deprecated not_agent_app not_authorized"
-    " invalid_status thread_ts_required thread_ts_not_allowed no_permission",
+    Meaning.FEATURE: "missing_scope feature_disabled unknown_method method_deprecated not_agent_app no_permission",
     Meaning.DEAD: "token_revoked account_inactive invalid_auth not_authed token_expired app_access_restricted"
     " access_denied ekm_access_denied two_factor_setup_required app_uninstalled team_not_found",
 }

@@ -134,7 +134,7 @@ class Writer:
     # -- a round
 
     async def _round(self) -> bool:
-        if self._now() < self._dead_until:
+        if self._now() < self._dead_until and not self._ended:
             return False
         chosen: Rows | None = None
         if not self._ended:
@@ -150,6 +150,8 @@ class Writer:
     def _choose(self, due: Rows) -> Rows:
         """What may go out now: the most urgent first, nothing that is under way, as much as Slack's limits allow."""
         chosen: list[DueCard | Item] = []
+        if self._now() < self._dead_until:
+            return chosen
         for one in sorted(due, key=lambda one: one.priority):
             if len(chosen) + len(self._calls) >= CALLS_AT_ONCE:
                 break

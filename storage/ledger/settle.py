@@ -206,6 +206,7 @@ async def _post(tx: AsyncConnection, claimed: Claimed, written: Rows, closed: Cl
             )
             .values(state="released", released_at=at, error=closed.value)
         )
+        await tx.execute(update(cards).where(cards.c.turn_id == claimed.turn).values(not_before=0.0))
 
 
 async def _next_turn(
