@@ -3,8 +3,8 @@
 The SDK brings connections (those of aiohttp, which parses in C), authentication, proxies and headers. Its typed
 requests and events and its retries are not used: it would walk the whole history once more for every request, an
 event read by our own parser costs a tenth, content blocks stay exactly as they came, and a retry must be ours,
-because a stop has to be able to end it. So: `max_retries=0`, 60 s without a byte is the limit, and a cancelled task closes its connection at once, which is
-what makes the API stop generating.
+because a stop has to be able to end it. So: `max_retries=0`, 60 s without a byte is the limit, and a cancelled task
+closes its connection at once, which is what makes the API stop generating.
 
 Importing this module imports the SDK, which takes 1.5 s: `bot.late_model` does it in a thread.
 """
