@@ -7,6 +7,7 @@ A duplicate writes nothing. Listeners do only this.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ from core.stop import Fate, Waiting, fate_of
 from storage.dialect import insert_ignore
 from storage.ledger import stops as stopping
 from storage.ledger.common import STOPS, Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
-from storage.ledger.scene import Scene, early_stop, find, new_session, target, who
+from storage.ledger.scene import Scene, early_stop, find, is_alone, new_session, target, who
 from storage.ledger.signs import (
     BEFORE_START,
     SIGNS,
@@ -92,6 +93,7 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
         scene.turn = await unsettled(tx, known)
         scene.target = await target(tx, session, arrival)
         scene.who = await who(tx, session, arrival)
+        scene.alone = await is_alone(tx, scene.target)
     decision = dispose(_case(scene, arrival), policy.overrides)
     return await _write(tx, ids, dialect, scene, arrival, decision, policy)
 
@@ -104,7 +106,7 @@ def _founds(arrival: Arrival) -> bool:
 def _case(scene: Scene, arrival: Arrival) -> Case:
     target, turn = scene.target, scene.turn
     mine = turn is not None and target is not None and target["turn_id"] == turn["id"]
-    trigger = mine and target is not None and target["disposition"] in ("start", "queue")
+    trigger = mine and target is not None and (target["disposition"] in ("start", "queue") or scene.alone)
     return Case(
         source=arrival.source,
         marker=arrival.marker,
@@ -255,8 +257,8 @@ async def _change(tx: AsyncConnection, scene: Scene, **values: str) -> None:
 
 
 async def _nobody_asks(tx: AsyncConnection, scene: Scene) -> bool:
-    """Whether a turn that has not begun has no words left."""
-    if scene.turn is None or scene.turn["state"] != "waiting":
+    """Whether a turn that has not begun has no words left; one whose words are being read has not begun either."""
+    if scene.turn is None:
         return False
     mine = and_(messages.c.turn_id == scene.turn["id"], messages.c.state.in_(["waiting", "consumed"]))
     return await one(tx, select(messages.c.id).where(mine).limit(1)) is None
@@ -288,11 +290,18 @@ async def _retry(
     if ended is None:
         return None, Notice.EXPIRED_CONTROL
     again = MessageId(ids("m"))
+    asked = await rows(
+        tx,
+        select(messages.c.text, messages.c.files)
+        .where(messages.c.turn_id == ended["id"], messages.c.disposition != "note")
+        .order_by(messages.c.slack_ts),
+    )
     values = {
         **_message(again, scene, arrival, Disposition.START, "retry_button", "waiting"),
         "dedupe_key": f"retry:{ended['id']}:{arrival.ts}",
         "source": "mention",
-        "text": ended["asked_text"],
+        "text": "\n".join(word["text"] for word in asked) or ended["asked_text"],
+        "files": dump([file for word in asked for file in json.loads(word["files"])]),
     }
     await tx.execute(insert_ignore(messages, dialect), values)
     turn = await begin_turn(tx, ids, scene.session, [values], at=scene.at, start_after=scene.at, predecessor=None)
@@ -300,14 +309,20 @@ async def _retry(
 
 
 async def _redirect(tx: AsyncConnection, dialect: str, scene: Scene, arrival: Arrival) -> Notice | None:
-    """A note becomes a steer, if nobody has read it yet."""
+    """A note becomes a steer, if nobody has read it yet and no stop came after the click.
+
+    It is asked when the button is pressed: a stop between the two does not reach it. Where it stands in Slack is
+    kept as its target.
+    """
     target = scene.target
     if target is None or target["state"] != "waiting" or target["disposition"] != "note":
+        return Notice.ALREADY_ENDED
+    if await rows(tx, NEWER_STOPS, session=scene.session["id"], ts=arrival.ts):
         return Notice.ALREADY_ENDED
     await tx.execute(
         update(messages)
         .where(messages.c.id == target["id"])
-        .values(disposition="steer", policy_row="redirect_button")
+        .values(disposition="steer", policy_row="redirect_button", slack_ts=arrival.ts, target_ts=target["slack_ts"])
     )
     await add_sign(tx, dialect, scene, f"redirected:{target['id']}", target["slack_ts"], SIGNS[Disposition.STEER])
     return None

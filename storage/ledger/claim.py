@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Float, String, bindparam, func, insert, or_, select, update
+from sqlalchemy import Float, String, bindparam, case, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.gateway import Call, CallStatus
@@ -78,6 +78,9 @@ HISTORY = (
 )
 """What the projection needs, and everything that the turn itself has written."""
 CALLS = select(calls).where(calls.c.turn_id == _TURN).order_by(calls.c.step, calls.c.position)
+WRITTEN_AT = case((messages.c.policy_row == "redirect_button", messages.c.target_ts), else_=messages.c.slack_ts)
+"""Words are read in the order in which they were written, whenever they were made a redirection."""
+
 WORDS = (
     select(messages)
     .where(
@@ -85,7 +88,7 @@ WORDS = (
         messages.c.state == "waiting",
         or_(messages.c.turn_id == _TURN, messages.c.disposition.in_(["note", "steer"])),
     )
-    .order_by(messages.c.slack_ts)
+    .order_by(WRITTEN_AT)
 )
 CONSUME = (
     update(messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages import Action, Arrival, Place, SessionId, Source, Who
@@ -28,10 +28,16 @@ class Scene:
     fresh: bool = False
     """Founded by this arrival: nothing else is there yet."""
 
+    alone: bool = False
+    """Whether the target is all that its turn was asked."""
+
     @property
     def at(self) -> float:
         return float(self.session["now"])
 
+
+STANDS_AT = or_(messages.c.slack_ts == bindparam("ts"), messages.c.target_ts == bindparam("ts"))
+"""A message is at this place in Slack: a redirected note was asked later than it was written."""
 
 BY_TURN = select(turns.c.session_id).where(turns.c.id == bindparam("turn"))
 BY_THREAD = select(sessions.c.id, sessions.c.next_turn).where(
@@ -44,14 +50,14 @@ BY_TARGET = (
     select(cards.c.session_id).where(cards.c.channel == bindparam("there"), cards.c.message_ts == bindparam("ts")),
     select(messages.c.session_id)
     .join(sessions, sessions.c.id == messages.c.session_id)
-    .where(sessions.c.channel == bindparam("there"), messages.c.slack_ts == bindparam("ts")),
+    .where(sessions.c.channel == bindparam("there"), STANDS_AT),
     select(outbox.c.session_id).where(outbox.c.channel == bindparam("there"), outbox.c.message_ts == bindparam("ts")),
 )
 MEANT = (
     select(messages)
     .where(
         messages.c.session_id == bindparam("session"),
-        messages.c.slack_ts == bindparam("ts"),
+        STANDS_AT,
         messages.c.source.in_(["mention", "reply", "direct_message", "alert"]),
     )
     .order_by(messages.c.arrived_at)
@@ -62,8 +68,17 @@ TAKEN_PART = (
     .where(
         messages.c.session_id == bindparam("session"),
         messages.c.author == bindparam("person"),
-        messages.c.disposition.in_(["start", "steer", "queue", "control"]),
         messages.c.state != "refused",
+        or_(
+            messages.c.disposition.in_(["start", "steer", "queue"]),
+            and_(
+                messages.c.disposition == "control",
+                or_(
+                    messages.c.marker.in_(["stop_step", "cancel", "approve", "deny"]),
+                    messages.c.policy_row.in_(["redirect_button", "retry_button"]),
+                ),
+            ),
+        ),
     )
     .limit(1)
 )
@@ -150,3 +165,16 @@ async def who(tx: AsyncConnection, session: Row, arrival: Arrival) -> Who:
         return arrival.who
     taken_part = await one(tx, TAKEN_PART, session=session["id"], person=arrival.author)
     return Who.PARTICIPANT if taken_part else Who.MEMBER
+
+
+async def is_alone(tx: AsyncConnection, target: Row | None) -> bool:
+    """Whether a message is all that its turn was asked: then the turn ends with it."""
+    if target is None or target["turn_id"] is None or target["disposition"] != "steer":
+        return False
+    others = select(messages.c.id).where(
+        messages.c.turn_id == target["turn_id"],
+        messages.c.id != target["id"],
+        messages.c.disposition != "note",
+        messages.c.state != "withdrawn",
+    )
+    return await one(tx, others.limit(1)) is None

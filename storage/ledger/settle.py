@@ -25,6 +25,7 @@ from storage.ledger.open import add_entry
 from storage.ledger.outgoing import WHY_CLOSED, answer_row, no_place_row
 from storage.partial import waits
 from storage.tables import (
+    attempts,
     automation,
     cards,
     costs,
@@ -60,6 +61,19 @@ NEW_SETTLE, NEW_POST = insert(settles), insert(outbox)
 IDLE = update(sessions).where(sessions.c.id == _SESSION).values(state="idle", next_seq=bindparam("seq"))
 
 
+RESTAMP = (
+    update(attempts)
+    .where(
+        attempts.c.turn_id == bindparam("turn"),
+        attempts.c.number == bindparam("attempt_number"),
+        attempts.c.ended == "cut",
+        attempts.c.stamp != "stop",
+    )
+    .values(stamp="stop")
+)
+"""A stop that came between the cut and the settle: both recorders say the same."""
+
+
 async def settle(
     tx: AsyncConnection,
     ids: Ids,
@@ -89,6 +103,8 @@ async def settle(
     await _settle_row(tx, claimed, replace(outcome, ended_by=ended_by), written, final, at)
     await tx.execute(SETTLED, {"turn": claimed.turn})
     await end(tx, claimed, written.attempt_end, written.stamp, at)
+    if written.stamp is Stamp.STOP:
+        await tx.execute(RESTAMP, {"turn": claimed.turn, "attempt_number": claimed.attempt})
     await _ledgers(tx, claimed, written, at)
     await _post(tx, claimed, written, closed, at)
     seq = fenced["next_seq"] + (final is not None)

@@ -51,6 +51,7 @@ DUE = (
     .join(sessions, sessions.c.id == turns.c.session_id)
     .where(
         not_settled(turns),
+        turns.c.session_id.not_in(bindparam("besides", expanding=True)),
         turns.c.state.in_(["waiting", "running"]),
         or_(
             sessions.c.lease_owner.is_(None),
@@ -220,9 +221,9 @@ class SqlLedger:
 
     # -- rounds: one query for all sessions of the worker
 
-    async def due(self, within_s: float) -> Sequence[Due]:
+    async def due(self, within_s: float, besides: Collection[SessionId]) -> Sequence[Due]:
         async with self._db.reading() as tx:
-            found = await rows(tx, DUE, worker=self._worker, within_s=within_s)
+            found = await rows(tx, DUE, worker=self._worker, within_s=within_s, besides=list(besides))
         return [
             Due(
                 SessionId(row["session_id"]),

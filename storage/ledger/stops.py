@@ -82,16 +82,15 @@ def _fact(arrival: Arrival, decision: Decision) -> StopFact:
 
 async def _level(tx: AsyncConnection, scene: Scene, fact: StopFact) -> Level | None:
     """The level at which a stop counts; None for the double of one that has been heard."""
-    last = await _last(tx, scene)
+    last = await _last(tx, scene, fact.author)
+    if last is not None and await _asked_between(tx, scene, last.ts, fact.ts):
+        return fact.level
     level = escalate(last, fact)
-    if not isinstance(level, Duplicate):
-        return level
-    assert last is not None
-    return fact.level if await _asked_between(tx, scene, last.ts, fact.ts) else None
+    return None if isinstance(level, Duplicate) else level
 
 
 async def _asked_between(tx: AsyncConnection, scene: Scene, after: str, before: str) -> bool:
-    """Whether something was asked between two stops: the first does not reach it, so the second is no double."""
+    """Whether something was asked between two stops: the first does not reach it, so the second is a first one."""
     asked = select(messages.c.id).where(
         messages.c.session_id == scene.session["id"],
         messages.c.disposition.in_(["start", "steer", "queue"]),
@@ -103,7 +102,7 @@ async def _asked_between(tx: AsyncConnection, scene: Scene, after: str, before: 
 
 async def is_double(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> bool:
     """Whether the same person's stop has just been heard here: fifty clicks are one stop, and one is answered."""
-    last = await _last(tx, scene)
+    last = await _last(tx, scene, UserId(arrival.author))
     fact = StopFact(arrival.level or Level.STEP, UserId(arrival.author), arrival.ts)
     return last is not None and isinstance(escalate(last, fact), Duplicate)
 
@@ -138,8 +137,8 @@ async def _named(tx: AsyncConnection, arrival: Arrival) -> str | None:
     return None if found is None else str(found["turn_id"])
 
 
-async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
-    """The last stop that counted, at the time at which it was said: its doubles have made its reach longer."""
+async def _last(tx: AsyncConnection, scene: Scene, author: UserId) -> StopFact | None:
+    """The last stop of `author` that counted, as it was said: its doubles have made its reach longer."""
     said = (
         select(func.min(messages.c.slack_ts))
         .where(
@@ -153,7 +152,7 @@ async def _last(tx: AsyncConnection, scene: Scene) -> StopFact | None:
     found = await one(
         tx,
         select(stops.c.level, stops.c.author, func.coalesce(said, stops.c.slack_ts).label("slack_ts"))
-        .where(stops.c.session_id == scene.session["id"])
+        .where(stops.c.session_id == scene.session["id"], stops.c.author == author)
         .order_by(stops.c.arrived_at.desc(), stops.c.slack_ts.desc())
         .limit(1),
     )
@@ -244,6 +243,8 @@ async def close_place(
         tx,
         select(turns.c.id, turns.c.session_id)
         .join(sessions, sessions.c.id == turns.c.session_id)
+        .order_by(sessions.c.id)
+        .with_for_update()
         .where(
             here,
             turns.c.state != "settled",
