@@ -39,8 +39,8 @@ class Due:
 class Rounds(Protocol):
     """What a worker asks about many sessions at once; each is one query."""
 
-    async def due(self, within_s: float) -> Sequence[Due]:
-        """Sessions with an unsettled turn that nobody holds."""
+    async def due(self, within_s: float, besides: Collection[SessionId]) -> Sequence[Due]:
+        """Sessions with an unsettled turn that nobody holds; `besides` are at work here."""
         ...
 
     async def mail_of(self, turns: Mapping[SessionId, TurnId]) -> Mapping[SessionId, Mail]:
@@ -96,6 +96,7 @@ class Worker:
         self._limits_of = limits_of or (lambda _channel: means.limits)
         self._held: dict[SessionId, _Held] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+        self._mail_at = 0.0
         self._looks: set[asyncio.Task[None]] = set()
         self._draining = False
         self._wake = asyncio.Event()
@@ -162,7 +163,9 @@ class Worker:
             self._wake.clear()
 
     async def _look_around(self) -> None:
-        if self._held:
+        now = self._means.now()
+        if self._held and now >= self._mail_at:
+            self._mail_at = now + self._means.limits.poll_s / 2
             turns = {session: held.turn for session, held in self._held.items()}
             for session, mail in (await self._rounds.mail_of(turns)).items():
                 held = self._held.get(session)
@@ -171,7 +174,7 @@ class Worker:
         if self._draining:
             return
         paused = await self._rounds.paused()
-        for due in await self._rounds.due(self._means.limits.poll_s):
+        for due in await self._rounds.due(self._means.limits.poll_s, list(self._tasks)):
             if due.session in self._tasks or self._draining:
                 continue
             if due.only_to_settle or (not paused and self._busy < self._slots):

@@ -52,7 +52,7 @@ class PaperRounds:
     renewed_at: list[float] = field(default_factory=list)
     trouble: list[BaseException] = field(default_factory=list)
 
-    async def due(self, within_s: float) -> Sequence[Due]:
+    async def due(self, within_s: float, besides: Collection[SessionId]) -> Sequence[Due]:
         if self.trouble:
             raise self.trouble.pop()
         return list(self.waiting)
