@@ -302,7 +302,7 @@ async def item_again(
     body: Mapping[str, Any] | None = None,
 ) -> None:
     """The call did not happen for sure: send it again after `wait_s`, perhaps with another body."""
-    values: dict[str, Any] = {"state": "waiting", "not_before": now() + wait_s, "error": error}
+    values: dict[str, Any] = {"state": "waiting", "not_before": now() + wait_s, "error": error, "lookups": 0}
     if body is not None:
         values["body"] = dump(dict(body))
     await tx.execute(update(outbox).where(outbox.c.id == item).values(**values))
@@ -340,7 +340,9 @@ async def card_sent(
 async def card_again(tx: AsyncConnection, turn: TurnId, wait_s: float, error: str) -> None:
     """The call did not happen for sure: send the newest again after `wait_s`."""
     await tx.execute(
-        update(cards).where(cards.c.turn_id == turn).values(sending=None, not_before=now() + wait_s, error=error)
+        update(cards)
+        .where(cards.c.turn_id == turn)
+        .values(sending=None, not_before=now() + wait_s, error=error, lookups=0)
     )
 
 

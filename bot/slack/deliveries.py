@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from sqlalchemy import exists, or_, select
@@ -19,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bot.slack.blocks import SlackMessage, card_message
 from bot.slack.items import Items
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import Meaning, Verdict, meaning_of
+from bot.slack.verdict import NOT_YET, Meaning, Verdict, meaning_of
 from core.card import view
 from core.control import Closed
 from core.limits import Limits
@@ -27,6 +28,7 @@ from storage.card_facts import card_facts
 from storage.database import Database
 from storage.ledger.common import one
 from storage.outbox import (
+    FINAL_AFTER_UNCLEAR_S,
     LOOKUPS,
     DueCard,
     Item,
@@ -42,6 +44,8 @@ from storage.tables import stops, turns
 log = structlog.get_logger(__name__)
 
 STRIKES = 3
+UNCLEAR = "unclear: "
+"""How the error of a progress update begins that Slack may still carry out: the final one is then sent twice."""
 SHORTEST_CARD = 300
 UNTIL_SETTLED_S = 30.0
 """How long a card in an archived channel is left alone; its turn settles sooner, and the card goes with it."""
@@ -53,10 +57,9 @@ CLOSED: Mapping[Meaning, Closed] = {
     Meaning.THREAD_GONE: Closed.THREAD,
 }
 """What an answer of Slack to a post in a thread says about the place."""
-NOT_YET = frozenset({Meaning.LATER, Meaning.AGAIN, Meaning.UNCLEAR, Meaning.DEAD})
 
 Work = Callable[[AsyncConnection], Awaitable[None]]
-Then = Callable[[Verdict], Awaitable[None]]
+Then = Callable[[Verdict], Coroutine[Any, Any, None]]
 Tell = Callable[[Closed, str, str | None], Awaitable[None]]
 """Told that a channel, or the thread of one session in it, takes no more messages."""
 
@@ -188,12 +191,19 @@ async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: st
         case Meaning.OK | Meaning.FINE:
             data = verdict.data or {}
             ts = card.message_ts or str(data.get("ts", ""))
-            await card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
+            twice = card.settled and (card.error or "").startswith(UNCLEAR)
+            await card_sent(
+                tx, card, message_ts=ts, shown=None if twice else shown, release=card.settled and not twice
+            )
+            if twice:
+                await card_again(tx, card.turn, FINAL_AFTER_UNCLEAR_S, "an unclear update came before the final one")
         case Meaning.LATER:
             await card_again(tx, card.turn, verdict.wait_s, verdict.error)
         case Meaning.UNCLEAR if card.message_ts is None or card.settled:
             await card_unclear(tx, card.turn, verdict.error, lookups=card.lookups)
-        case Meaning.UNCLEAR | Meaning.AGAIN | Meaning.DEAD:
+        case Meaning.UNCLEAR:
+            await card_again(tx, card.turn, backoff(card.tries), f"{UNCLEAR}{verdict.error}")
+        case Meaning.AGAIN | Meaning.DEAD:
             await card_again(tx, card.turn, backoff(card.tries), verdict.error)
         case Meaning.GONE:
             await card_lost(tx, card, verdict.error)
@@ -220,9 +230,15 @@ def _as_taken(message: SlackMessage, card: DueCard) -> SlackMessage:
 
 
 async def _looked_up(tx: AsyncConnection, card: DueCard, verdict: Verdict) -> None:
-    """Write what looking for an unclear post of a card has found."""
+    """Write what looking for an unclear post of a card has found.
+
+    Where it can't be looked up, a settled card is released: it must not wait for ever, nor be posted twice.
+    """
     if not verdict.good:
-        await card_unclear(tx, card.turn, verdict.error, lookups=card.lookups)
+        if card.settled and verdict.meaning not in NOT_YET:
+            await card_released(tx, card.turn, f"unclear, and can't be looked up: {verdict.error}")
+        else:
+            await card_unclear(tx, card.turn, verdict.error, lookups=card.lookups)
         return
     ts = (verdict.data or {}).get("ts")
     if ts is not None:
@@ -252,6 +268,13 @@ ITEM_METHODS = {
 }
 
 
+LOOKED_UP_BY = {
+    "answer": "conversations.replies",
+    "notice": "conversations.replies",
+    "direct": "conversations.history",
+}
+
+
 def key_of(due: DueCard | Item) -> str:
     """The message that a row is about: one call at a time for it."""
     return f"card:{due.turn}" if isinstance(due, DueCard) else f"item:{due.id}"
@@ -263,6 +286,6 @@ def method_of(due: DueCard | Item) -> str:
         if due.sending == "post":
             return "conversations.replies"
         return "chat.postMessage" if due.message_ts is None else "chat.update"
-    if due.state == "sending" and due.kind in ("answer", "notice", "direct"):
-        return "conversations.replies"
+    if due.state == "sending" and due.kind in LOOKED_UP_BY:
+        return LOOKED_UP_BY[due.kind]
     return ITEM_METHODS[due.kind]

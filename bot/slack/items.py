@@ -27,7 +27,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.escape import unescape
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import Meaning, Verdict
+from bot.slack.verdict import NOT_YET, Meaning, Verdict
 from core.card import Button, view
 from core.messages import ChannelId, TurnId, UserId
 from storage.card_facts import card_facts
@@ -126,12 +126,9 @@ class Items:
 
     async def _post(self, tx: AsyncConnection, item: Item) -> Made:
         mark = Mark(item.turn or f"item{item.id}", f"{item.kind}{item.part}")
-        if item.state == "sending" and item.kind != "direct":
+        if item.state == "sending":
             await item_unclear(tx, item.id, "looking it up", lookups=item.lookups + 1)
-            return (
-                lambda: self._sender.find(item.channel, item.thread_ts or "", mark),
-                lambda verdict: lambda tx: _looked_up(tx, item, verdict),
-            )
+            return lambda: self._find(item, mark), lambda verdict: lambda tx: _looked_up(tx, item, verdict)
         message, body = await self._message(tx, item)
         await item_sending(tx, item.id, body)
         person = item.person or ""
@@ -142,6 +139,11 @@ class Items:
             return await self._sender.post(item.channel, item.thread_ts, message, mark)
 
         return call, lambda verdict: lambda tx: self._posted(tx, item, verdict)
+
+    async def _find(self, item: Item, mark: Mark) -> Verdict:
+        if item.kind == "direct":
+            return await self._sender.find_direct(item.person or "", mark)
+        return await self._sender.find(item.channel, item.thread_ts or "", mark)
 
     async def _message(self, tx: AsyncConnection, item: Item) -> tuple[SlackMessage, Mapping[str, Any] | None]:
         """The message of this row, and its body if that is new. The first part of an answer writes the others."""
@@ -196,7 +198,7 @@ class Items:
                 await item_again(tx, item.id, max(verdict.wait_s, backoff(item.tries)), verdict.error)
             case Meaning.AGAIN if item.tries < MOST_TRIES:
                 await item_again(tx, item.id, backoff(item.tries), verdict.error)
-            case Meaning.UNCLEAR if item.kind != "direct":
+            case Meaning.UNCLEAR:
                 await item_unclear(tx, item.id, verdict.error, lookups=0)
             case Meaning.PAYLOAD if not item.body.get("plain") and item.kind == "answer":
                 await self._plainly(tx, item, verdict)
@@ -213,8 +215,14 @@ class Items:
 
 
 async def _looked_up(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
-    if not verdict.good:
+    """What looking for a post has found. An answer that can't be looked up is told on ways that can't double it."""
+    if verdict.meaning in NOT_YET:
         await item_unclear(tx, item.id, verdict.error, lookups=item.lookups)
+        return
+    if not verdict.good:
+        await item_ended(tx, item.id, "failed", error=f"unclear, and can't be looked up: {verdict.error}")
+        if item.kind == "answer":
+            await _answer_elsewhere(tx, item, verdict)
         return
     ts = (verdict.data or {}).get("ts")
     if ts is not None:

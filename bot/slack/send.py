@@ -92,8 +92,7 @@ class Sender:
         opened = await self._call("conversations.open", users=person)
         if not opened.good or opened.data is None:
             return opened
-        channel = str((opened.data.get("channel") or {}).get("id", ""))
-        return await self.post(channel, None, message, mark)
+        return await self.post(_channel_of(opened.data), None, message, mark)
 
     async def status(self, channel: str, thread_ts: str, status: str) -> Verdict:
         """The thread's agent session."""
@@ -121,6 +120,19 @@ class Sender:
                 break
         return Verdict(Meaning.OK, data={})
 
+    async def find_direct(self, person: str, mark: Mark) -> Verdict:
+        """The same for a direct message, among the newest with this person."""
+        opened = await self._call("conversations.open", users=person)
+        if not opened.good or opened.data is None:
+            return opened
+        verdict = await self._call(
+            "conversations.history", channel=_channel_of(opened.data), limit=PAGE, include_all_metadata=True
+        )
+        if not verdict.good or verdict.data is None:
+            return verdict
+        found = [message for message in verdict.data.get("messages") or () if mark.is_on(message)]
+        return Verdict(Meaning.OK, data={"ts": str(found[0]["ts"])} if found else {})
+
     async def _call(self, method: str, **arguments: Any) -> Verdict:
         given = {key: value for key, value in arguments.items() if value is not None}
         call: Callable[..., Awaitable[Any]] = self._client.api_call
@@ -133,6 +145,10 @@ class Sender:
             verdict = read(data, int(response.status_code), {str(k): str(v) for k, v in response.headers.items()})
         self._counted(method, verdict.error or verdict.meaning.value)
         return verdict
+
+
+def _channel_of(opened: Mapping[str, Any]) -> str:
+    return str((opened.get("channel") or {}).get("id", ""))
 
 
 _JSON = frozenset(

@@ -53,6 +53,10 @@ class Meaning(StrEnum):
     REFUSED = "refused"
 
 
+NOT_YET = frozenset({Meaning.LATER, Meaning.AGAIN, Meaning.UNCLEAR, Meaning.DEAD})
+"""What may be answered otherwise the next time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One answer of Slack, read. `data` is the body of a good one."""

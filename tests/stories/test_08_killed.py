@@ -14,7 +14,7 @@ import pytest_asyncio
 from bot.playground.model import FIRST_BYTE, MIDDLE, call, hold_until, nothing, say
 from tests.support.bot_process import serving
 from tests.support.rooms import FarEnds, Room, far_ends
-from tests.support.thread import ENGINEER, part_of, shown
+from tests.support.thread import ENGINEER, ONCALL, part_of, shown
 
 pytestmark = [pytest.mark.process]
 
@@ -92,7 +92,8 @@ async def _until_each_is_there(ends: FarEnds, go: asyncio.Event, last: asyncio.E
     last.set()
     await slack.until(lambda: _called(ends, "chat.postMessage", "unposted", times=2))
     await rooms["unposted"].until(lambda: [row["state"] for row in _answers(rooms["unposted"])] == ["waiting"])
-    rooms["reading"].root = await slack.post_alert(rooms["reading"].channel, quiet=True)
+    odd = "CheckoutErrorRate looks odd"
+    rooms["reading"].root = await slack.say(rooms["reading"].channel, ONCALL, odd, quiet=True)
     await rooms["reading"].reply("<@U0PILOT> room reading: what is this?", ENGINEER)
     await slack.until(lambda: _called(ends, "conversations.replies", "reading"))
 
