@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bot.slack.escape import clean_everywhere
 from bot.slack.identity import SLACKS_OWN, Me, app_of, author_of_event, is_bot, is_own, seen_who, team_of, text_of
 from bot.slack.normalise_edits import changed, deleted
 from bot.slack.reading import (
@@ -56,7 +57,7 @@ _MARKER_OF = {level: marker for marker, level in LEVEL_OF.items()}
 def normalise_event(payload: Payload, me: Me, listening: Listening | None = None) -> Arrival | Ignored | OwnPostGone:
     """The arrival that an `event_callback` payload is. Every field of it may be missing."""
     listening = listening or Listening()
-    event = payload.get("event")
+    event = clean_everywhere(payload.get("event"))
     if not isinstance(event, Mapping):
         return Ignored("no event in it")
     match text_of(event, "type"):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.slack.escape import clean_everywhere
 from bot.slack.identity import Me, seen_who, text_of
 from bot.slack.reading import LEVEL_OF, Ignored, Listening, Payload
 from core.messages import (
@@ -55,6 +56,7 @@ class Expired:
 
 def normalise_action(payload: Payload, me: Me) -> Arrival | Expired | Ignored:
     """The arrival that a `block_actions` payload is. The thread of an ephemeral message is in its `container`."""
+    payload = clean_everywhere(payload)
     if text_of(payload, "type") != "block_actions":
         return Ignored(f"interaction {text_of(payload, 'type') or 'without type'}")
     container, message, actions = _map(payload, "container"), _map(payload, "message"), payload.get("actions")
@@ -104,6 +106,7 @@ def normalise_command(
     payload: Payload, me: Me, received_ts: SlackTs, listening: Listening | None = None
 ) -> Arrival | Ignored:
     """The stop that a slash command is: `/pilot stop`, `/pilot-cancel`. `received_ts`: our clock, as a Slack ts."""
+    payload = clean_everywhere(payload)
     user, channel = text_of(payload, "user_id"), text_of(payload, "channel_id")
     if not user or not channel:
         return Ignored("a command without person or channel")
