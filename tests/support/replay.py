@@ -10,7 +10,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from bot.app import App
 from bot.playground.model import Reply, call, say
 from bot.playground.slack import Delivery, Person, Workspace
 from bot.playground.slack.people import default_people
+from bot.settings import Settings
 from bot.telemetry import configure_logging
 from core.limits import Limits
 from core.ports import Tool, ToolOutput, ToolSpec
@@ -56,6 +57,17 @@ class Gate:
 
     async def health(self) -> str | None:
         return None
+
+
+@dataclass
+class Configured(FarEnds):
+    """Far ends whose program is configured in another way."""
+
+    change: Callable[[Settings], Settings] = lambda settings: settings
+
+    @property
+    def settings(self) -> Settings:
+        return self.change(super().settings)
 
 
 @dataclass
@@ -118,12 +130,14 @@ async def staged(
     workspace: Workspace | None = None,
     limits: Limits = QUICK,
     tools: Iterable[Tool] = (),
+    settings: Callable[[Settings], Settings] = lambda settings: settings,
     **options: Any,
 ) -> AsyncIterator[Stage]:
     """The product between its far ends, until the block ends; then no request was invalid or unexpected."""
     gate = Gate()
     with log_lines() as log:
-        async with far_ends(tmp_path, workspace=workspace or with_strangers()) as ends:
+        async with far_ends(tmp_path, workspace=workspace or with_strangers()) as made:
+            ends = Configured(**vars(made), change=settings)
             async with program(ends, limits=limits, tools=[gate, *tools], **options) as app:
                 yield Stage(ends, app, gate, log)
             ends.sound()
