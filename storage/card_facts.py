@@ -56,7 +56,7 @@ _DELETED = (
         exists().where(
             _gone.c.session_id == messages.c.session_id,
             _gone.c.source == "delete",
-            _gone.c.target_ts == messages.c.slack_ts,
+            _gone.c.target_ts.in_([messages.c.slack_ts, messages.c.target_ts]),
         ),
     )
     .scalar_subquery()

@@ -119,14 +119,15 @@ async def _by_target(tx: AsyncConnection, channel: str, ts: str) -> SessionId | 
     return None
 
 
-async def running_turns(tx: AsyncConnection, channel: str, asked_by: str | None = None) -> list[Row]:
-    """Turns of a channel that are not settled, oldest first; only those that `asked_by` asked for, if given."""
+async def running_turns(tx: AsyncConnection, channel: str | None, asked_by: str | None = None) -> list[Row]:
+    """Turns that are not settled, oldest first; of `channel`, and that `asked_by` asked for, if given."""
+    here = sessions.c.channel == channel if channel is not None else sessions.c.channel.is_not(None)
     mine = turns.c.asked_by == asked_by if asked_by is not None else turns.c.id.is_not(None)
     return await rows(
         tx,
         select(turns, sessions.c.channel, sessions.c.thread_ts)
         .join(sessions, sessions.c.id == turns.c.session_id)
-        .where(sessions.c.channel == channel, not_settled(turns), mine)
+        .where(here, not_settled(turns), mine)
         .order_by(turns.c.created_at),
     )
 
