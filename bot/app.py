@@ -49,7 +49,7 @@ from bot.slack.signature import verified
 from bot.slack.writer import Writer
 from bot.telemetry import Telemetry
 from bot.toolbox import open_tools
-from bot.watching import LoopClock, Watching
+from bot.watching import CountedModel, LoopClock, Watching
 from core.agent_loop import Means
 from core.gateway import Gateway
 from core.ledger import Frozen
@@ -202,7 +202,7 @@ async def build(
         frozen = Frozen(settings.model.name, SYSTEM, gateway.declaration())
         worker = Worker(
             Means(
-                model=chosen,
+                model=CountedModel(chosen, telemetry),
                 gateway=gateway,
                 ledger=ledger,
                 limits=limits,
@@ -354,9 +354,9 @@ def _events(
         alert_bots=settings.alert_bots,
     )
 
-    async def running(channel: str | None) -> list[RunningTurn]:
+    async def running(person: str) -> list[RunningTurn]:
         async with db.reading() as tx:
-            found = await running_turns(tx, channel) if channel else []
+            found = await running_turns(tx, None, person)
         return [
             RunningTurn(TurnId(row["id"]), UserId(row["asked_by"]), row["asked_text"], ChannelId(row["channel"]), 0.0)
             for row in found

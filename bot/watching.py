@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import structlog
 
 from bot.telemetry import Telemetry
+from core.errors import ModelError
 from core.gateway import CallResult
 from core.ledger import Claimed, Settled, Stitch
+from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +68,26 @@ class Watching:
     def trouble(self, error: BaseException) -> None:
         """A round of the worker failed, or a lease was lost; the next round goes on."""
         log.warning("worker_trouble", error=repr(error))
+
+
+class CountedModel:
+    """A model whose requests are counted, each with how it ended."""
+
+    def __init__(self, model: Model, telemetry: Telemetry) -> None:
+        self._model = model
+        self._telemetry = telemetry
+
+    async def stream(self, request: ModelRequest, progress: StreamProgress) -> ModelAnswer:
+        outcome = "dropped"
+        try:
+            answer = await self._model.stream(request, progress)
+            outcome = answer.stop_reason
+            return answer
+        except ModelError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self._telemetry.model_request(request.model, outcome)
 
 
 class LoopClock:

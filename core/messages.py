@@ -176,7 +176,6 @@ class Arrival:
     target_ts: SlackTs | None = None
     turn_id: TurnId | None = None
     files: Sequence[FileRef] = ()
-    context_needed: bool = False
     place: Place = Place.THREAD
     only_in_session: bool = False
     by_author: bool = True

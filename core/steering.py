@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from core.errors import BadInput
 from core.marker import Ruling, is_assent, marker_of, parse_decision
-from core.messages import Arrival, Disposition, Marker, Rights, SessionState, Source, Who
+from core.messages import Disposition, Marker, Rights, SessionState, Source, Who
 from core.notices import Notice, say
 from core.steering_table import (
     CONTROL_ROWS,
@@ -39,7 +39,6 @@ __all__ = [
     "Notice",
     "Override",
     "Ruling",
-    "case_for",
     "case_of",
     "dispose",
     "explain",
@@ -235,40 +234,6 @@ def describe(cell: Cell) -> str:
     if cell.only_if is None or cell.otherwise is None:
         return words
     return f"{words} if {cell.only_if.name}, else {describe(cell.otherwise)}"
-
-
-def case_for(
-    arrival: Arrival,
-    state: SessionState,
-    *,
-    who: Who | None = None,
-    consumed: bool | None = None,
-    is_trigger: bool = False,
-    its_turn_running: bool = False,
-    approval_open: bool = False,
-    due: bool = True,
-) -> Case:
-    """The case of `arrival` in a session: what the event says, and what only the ledger knows.
-
-    `who` replaces the arrival's own, when the ledger knows that a member is a participant.
-    """
-    return Case(
-        arrival.source,
-        arrival.marker,
-        who or arrival.who,
-        state,
-        arrival.rights,
-        mentioned=arrival.mentioned,
-        bare_stop=arrival.bare,
-        is_author=arrival.by_author,
-        consumed=consumed,
-        is_trigger=is_trigger,
-        its_turn_running=its_turn_running,
-        approval_open=approval_open,
-        assent=arrival.assent,
-        action=arrival.action,
-        due=due,
-    )
 
 
 _MEANT_BY = {

@@ -186,13 +186,22 @@ async def _outcome_unknown(tx: AsyncConnection, session: Row) -> bool:
 
 
 async def turn_out_of_date(db: Database, ids: Ids) -> list[Found]:
-    """Turns that nobody began for so long that they are not run: their cards ask whether they are still wanted."""
+    """Turns that nobody began for so long that they are not run: their cards ask whether they are still wanted.
+
+    What waits because operators paused is kept, and starts after they resume.
+    """
+    after_s = RULES[Find.TURN_OUT_OF_DATE].after_s
+    held_back = exists().where(
+        switches.c.name == "paused",
+        or_(switches.c.value == "yes", switches.c.changed_at > now() - after_s),
+    )
     statement = (
         select(turns.c.session_id)
         .where(
             turns.c.state == "waiting",
-            turns.c.start_after <= now() - RULES[Find.TURN_OUT_OF_DATE].after_s,
+            turns.c.start_after <= now() - after_s,
             never_begun(),
+            ~held_back,
         )
         .limit(MOST)
     )

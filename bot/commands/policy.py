@@ -125,14 +125,15 @@ def _rights(given: str) -> Rights:
 
 
 def _with_text(case: Case, marker: Marker | None, text: str, words: StopWords) -> Case:
-    """The case of a message that says `text`, whose marker is read from it unless given."""
+    """The case of a message that says `text`, whose marker is read from it unless another one is given."""
     if case.source in _NO_WORDS:
         raise BadInput(f"A {case.source} carries no text: leave --text out, or give a source that people write.")
     raw = _TYPED_MENTION.sub(f"<@{BOT}>", text)
     mentioned = case.source is Source.MENTION or f"<@{BOT}>" in raw
     to_us = mentioned or case.source is Source.DIRECT_MESSAGE
     read, _, stop = marker_of(raw, bot_user=BOT, mentioned=to_us, words=words)
-    plain = case_of(case.source, marker or read, case.who, case.state, case.rights, bare=stop is None or stop.bare)
+    given = marker if marker is not None and marker is not Marker.NONE else read
+    plain = case_of(case.source, given, case.who, case.state, case.rights, bare=stop is None or stop.bare)
     return replace(
         plain,
         mentioned=mentioned,

@@ -23,7 +23,7 @@ from bot.slack.markdown import read
 from bot.slack.split import MARKDOWN_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Part, cut, parts, shortened
 from core.card import Button, CardView, Glyph
 from core.card_words import person, span
-from core.messages import ChannelId, MessageId, TurnId, UserId
+from core.messages import ChannelId, TurnId, UserId
 
 GLYPHS: dict[Glyph, str] = {
     Glyph.ASKED: "❝",
@@ -169,14 +169,6 @@ def ephemeral(text: str, buttons: Sequence[tuple[Button, str]] = ()) -> SlackMes
     return _sealed(said, [_mrkdwn(shortened(said, SECTION_LIMIT)), *([_actions(buttons)] if buttons else [])])
 
 
-def redirect_offer(message_id: MessageId) -> SlackMessage:
-    """For somebody new in a thread whose reply did not redirect anything."""
-    said = (
-        "Kept as a note: it will be read with the next question here. To redirect what is running, press the button."
-    )
-    return ephemeral(said, [(Button.REDIRECT_NOW, message_id)])
-
-
 def expired() -> SlackMessage:
     """For a button that means nothing any more."""
     return ephemeral("This button has expired and nothing was changed. Mention me in the thread to go on from here.")
@@ -192,15 +184,15 @@ def running_list(turns: Sequence[RunningTurn]) -> SlackMessage:
 
 
 def app_home(turns: Sequence[RunningTurn], *, bot: UserId) -> dict[str, Any]:
-    """The Home tab: how to ask, redirect and stop, and what runs."""
+    """The Home tab: how to ask, redirect and stop, and what runs for whoever looks."""
     how = (
         f"*Ask:* mention <@{bot}> in a channel, also under an alert.\n"
         "*Redirect:* reply in the thread while it works.\n"
         "*Stop:* press the button on the card, or write `stop` in the thread. `cancel` ends the whole task.\n"
         "*After this:* begin a reply with `+` to queue it, with `;` to keep it from the bot."
     )
-    running = _running_blocks(turns) if turns else [_mrkdwn("Nothing is running.")]
-    blocks = [_mrkdwn(how), {"type": "divider"}, _mrkdwn("*Running now*"), *running]
+    running = _running_blocks(turns) if turns else [_mrkdwn("Nothing that you asked for is running.")]
+    blocks = [_mrkdwn(how), {"type": "divider"}, _mrkdwn("*Running for you*"), *running]
     return {"type": "home", "blocks": _sealed("", blocks).blocks}
 
 

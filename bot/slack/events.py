@@ -51,7 +51,7 @@ class Events:
         listening: Listening,
         *,
         now_ts: Callable[[], str],
-        running: Callable[[str | None], Awaitable[list[RunningTurn]]],
+        running: Callable[[str], Awaitable[list[RunningTurn]]],
         heard: Callable[[str], None] = lambda _kind: None,
         proxy: Callable[[str], str | None] = lambda _address: None,
     ) -> None:
@@ -212,7 +212,7 @@ class Events:
 
     async def _show_home(self, user: UserId) -> None:
         try:
-            home = app_home(await self._running(None), bot=UserId(self._me.user_id))
+            home = app_home(await self._running(user), bot=UserId(self._me.user_id))
             await self._client.views_publish(user_id=user, view=home)
         except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
             log.warning("home_not_shown", error=read_failure(error).error)

@@ -139,7 +139,6 @@ def _arrival(source: Source, payload: Payload, event: Payload, me: Me, where: Wh
         rest=plain(reading.stop.rest) if reading.stop is not None else "",
         level=LEVEL_OF.get(reading.marker),
         files=file_refs(event.get("files")),
-        context_needed=source is Source.MENTION and not where.is_root and not outside,
         place=Place.OUTSIDE if outside else Place.THREAD,
         only_in_session=source is Source.REPLY,
         assent=reading.assent,

@@ -47,7 +47,12 @@ class People:
         if arrival.who is Who.BOT:
             rights, _ = self._rights(arrival.channel, arrival.author, Who.BOT)
             return replace(arrival, rights=rights)
-        person = await self.person(arrival.author)
+        try:
+            person = await self.person(arrival.author)
+        except Unknown:
+            if arrival.level is None or not self._rights(arrival.channel, arrival.author, Who.MEMBER)[1]:
+                raise
+            person = Person(arrival.author)
         who = who_is(person, arrival.who, self._me)
         if not person.is_active:
             return replace(arrival, who=Who.GUEST, rights=NO_RIGHTS)

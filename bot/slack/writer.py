@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -67,6 +68,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._ended: list[Work] = []
         self._calls: dict[str, asyncio.Task[None]] = {}
+        self._following: set[asyncio.Task[None]] = set()
         self._lead_until = 0.0
         self._dead_until = 0.0
         self.last_round: float | None = None
@@ -89,9 +91,9 @@ class Writer:
         """Send what is due now, for at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while await self._try_round() or self._calls:
-                    if self._calls:
-                        await asyncio.wait(self._calls.values(), timeout=ROUND_S)
+                while await self._try_round() or self._calls or self._following:
+                    if under_way := {*self._calls.values(), *self._following}:
+                        await asyncio.wait(under_way, timeout=ROUND_S)
 
     async def _try_round(self) -> bool:
         """One round if we lead; whether another is due at once. Two rounds at once would send the same rows twice."""
@@ -124,9 +126,10 @@ class Writer:
         return self._now() < self._lead_until - self._margin_s
 
     async def _let_go(self) -> None:
-        for task in self._calls.values():
+        under_way = [*self._calls.values(), *self._following]
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
         if self._ended:
             await self._write([])
         await leases.release(self._db, self._lease, self._name)
@@ -214,12 +217,23 @@ class Writer:
                 )
             self._ended.append(delivery.after(verdict))
             if delivery.then is not None:
-                await delivery.then(verdict)
+                self._follow(delivery.then(verdict))
         except Exception as error:  # noqa: BLE001 - the door around a call: its row stays `sending` and is looked up
             log.error("writer_call_failed", key=delivery.key, error=repr(error))
         finally:
             self._calls.pop(delivery.key, None)
             self._call_ended()
+
+    def _follow(self, work: Coroutine[Any, Any, None]) -> None:
+        """What follows a call (the native indicator, a closed place) holds up neither its message nor the others."""
+        task = asyncio.create_task(work)
+        self._following.add(task)
+        task.add_done_callback(self._followed)
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        self._following.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("writer_follow_up_failed", error=repr(error))
 
     def _call_ended(self) -> None:
         """Calls that end together are written together; the last one is not waited for longer than a moment."""

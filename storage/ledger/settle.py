@@ -58,9 +58,8 @@ SPENT = select(
     func.coalesce(func.sum(costs.c.usd), 0.0).label("usd"),
 ).where(costs.c.turn_id == _TURN)
 NEW_SETTLE, NEW_POST = insert(settles), insert(outbox)
-IDLE = update(sessions).where(sessions.c.id == _SESSION).values(state="idle", next_seq=bindparam("seq"))
-
-
+KEEP = update(sessions).where(sessions.c.id == _SESSION).values(state=bindparam("then"), next_seq=bindparam("seq"))
+GIVE_BACK = KEEP.values(lease_owner=None, lease_until=None)
 RESTAMP = (
     update(attempts)
     .where(
@@ -107,10 +106,17 @@ async def settle(
         await tx.execute(RESTAMP, {"turn": claimed.turn, "attempt_number": claimed.attempt})
     await _ledgers(tx, claimed, written, at)
     await _post(tx, claimed, written, closed, at)
-    seq = fenced["next_seq"] + (final is not None)
-    await tx.execute(IDLE, {"session": claimed.lease.session, "seq": seq})
     following = await _next_turn(tx, ids, claimed, outcome, waiting, turn, at, quiet_s)
-    return Settled(outcome.reason, following, starts_now=not any(_asked(word) for word in waiting))
+    settled = Settled(outcome.reason, following, starts_now=not any(_asked(word) for word in waiting))
+    await tx.execute(
+        KEEP if settled.goes_on else GIVE_BACK,
+        {
+            "session": claimed.lease.session,
+            "then": "idle" if following is None else "running",
+            "seq": fenced["next_seq"] + (final is not None),
+        },
+    )
+    return settled
 
 
 def _asked(word: Row) -> bool:

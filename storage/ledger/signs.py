@@ -111,7 +111,7 @@ async def tell(
         body,
         session=scene.session,
         at=scene.at,
-        priority=Priority.STOP,
+        priority=Priority.STOP if arrival.level is not None else Priority.SIGN,
         person=arrival.author,
     )
     await tx.execute(insert_ignore(outbox, dialect).values(**values))

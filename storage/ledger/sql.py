@@ -185,6 +185,8 @@ class SqlLedger:
             )
         )
         self._changed()
+        if settled.next_turn is not None and not settled.goes_on:
+            await self._doorbell.ring(claimed.lease.session)
         return settled
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:

@@ -20,11 +20,10 @@ from bot.slack.blocks import (
     diagnosis,
     ephemeral,
     expired,
-    redirect_offer,
     running_list,
 )
 from core.card import Button, CallLine, CallState, CardFacts, Glyph, StepLine, view
-from core.messages import ChannelId, MessageId, TurnId, UserId
+from core.messages import ChannelId, TurnId, UserId
 from tests.contracts.sendable import assert_sendable, strings
 
 TURN, ANN, OLA = TurnId("turn-1"), UserId("U0ENGINEER"), UserId("U0ONCALL")
@@ -107,8 +106,7 @@ def test_a_card_stays_within_the_limits_when_the_text_grows_on_the_way(cell: str
 
 
 def test_a_kept_note_offers_to_redirect() -> None:
-    message = redirect_offer(MessageId("m-7"))
-    assert message.text.startswith("Kept as a note")
+    message = ephemeral("Kept as a note.", [(Button.REDIRECT_NOW, "m-7")])
     button = message.blocks[-1]["elements"][0]
     assert (button["action_id"], button["text"]["text"], button["value"]) == ("redirect_now", "Redirect now", "m-7")
 
@@ -142,7 +140,9 @@ def test_the_home_tab_explains_and_lists() -> None:
     assert home["type"] == "home" and len(home["blocks"]) <= 100
     said = "\n".join(strings(home["blocks"]))
     assert "<@U0PILOT>" in said and "<https://x/p1|Open>" in said
-    assert "Nothing is running." in "\n".join(strings(app_home([], bot=UserId("U0PILOT"))["blocks"]))
+    assert "Nothing that you asked for is running." in "\n".join(
+        strings(app_home([], bot=UserId("U0PILOT"))["blocks"])
+    )
 
 
 def test_a_diagnosis_says_what_happened_what_is_known_and_what_to_do() -> None:

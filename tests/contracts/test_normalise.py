@@ -72,11 +72,11 @@ def test_message_and_app_mention_of_one_text_are_the_same_arrival() -> None:
     assert plain.text == "also check redis"
 
 
-def test_a_mention_opens_a_thread_at_its_own_ts_and_one_in_a_thread_asks_for_its_context() -> None:
+def test_a_mention_opens_a_thread_at_its_own_ts_and_one_in_a_thread_belongs_to_its_root() -> None:
     fresh = arrive(message(f"{US} is the api down?"))
-    assert (fresh.thread_ts, fresh.context_needed, fresh.only_in_session) == (fresh.ts, False, False)
+    assert (fresh.thread_ts, fresh.only_in_session) == (fresh.ts, False)
     under_an_alert = arrive(reply(f"{US} what is this?"))
-    assert (under_an_alert.thread_ts, under_an_alert.context_needed) == (ROOT, True)
+    assert under_an_alert.thread_ts == ROOT
 
 
 def test_a_reply_counts_only_in_a_session() -> None:

@@ -116,9 +116,6 @@ class Wire:
     def add_ghosts(self, count: int) -> None:
         self.sockets.extend(Socket(None) for _ in range(count))
 
-    def remove_ghosts(self) -> None:
-        self.sockets[:] = [socket for socket in self.sockets if socket.connection is not None]
-
     async def control(self, frame: Json) -> None:
         """A raw frame to every open socket. After a disconnect other than a warning they get nothing more."""
         for socket in list(self.sockets):

@@ -216,9 +216,7 @@ def upgrade() -> None:
         Column("epoch", Integer, nullable=False),
         Column("created_at", Float, nullable=False),
         UniqueConstraint("session_id", "seq"),
-        CheckConstraint(
-            "kind IN ('user', 'assistant', 'results', 'ladder', 'mended', 'condensed')", name="kind"
-        ),
+        CheckConstraint("kind IN ('user', 'assistant', 'results', 'ladder', 'mended', 'condensed')", name="kind"),
     )
     op.create_index("ix_entries_turn_id", "entries", ["turn_id"])
     op.create_table(
