@@ -84,7 +84,10 @@ class Actor:
                     return
                 lease = claimed.lease
                 settled = await self._turn(claimed, asked_at)
-                if settled is None or settled.next_turn is None or not settled.starts_now:
+                if settled is None:
+                    return
+                if not settled.goes_on:
+                    lease = None
                     return
         finally:
             if lease is not None:

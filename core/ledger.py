@@ -130,6 +130,11 @@ class Settled:
     next_turn: TurnId | None
     starts_now: bool = False
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next turn starts under the same lease; if not, the session was given back."""
+        return self.next_turn is not None and self.starts_now
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -215,7 +220,10 @@ class Ledger(Protocol):
         ...
 
     async def settle(self, claimed: Claimed, outcome: Outcome, spent: Sequence[Spent]) -> Settled:
-        """Commit how the turn ended, everything that follows from it, and the next turn."""
+        """Commit how the turn ended, everything that follows from it, and the next turn.
+
+        Gives the session back, unless the next turn starts now.
+        """
         ...
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:

@@ -130,7 +130,10 @@ class PaperLedger:
         reason = reason_of(Stamp.STOP, stop.level) if stop else outcome.reason
         self._write("settle", reason)
         self.spent += spent
-        return self.settled or Settled(reason, None)
+        settled = self.settled or Settled(reason, None)
+        if not settled.goes_on:
+            await self.release(claimed.lease)
+        return settled
 
     async def stitched(self, claimed: Claimed, stitches: Sequence[Stitch]) -> None:
         self._write("stitched", [stitch.rule for stitch in stitches])
