@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.e2e.page_fixture import PageServer
 from tests.e2e.page_scene import CHANNEL, ENGINEER, GUEST, ON_CALL, PILOT, running_card
+from tests.support.browser import PHONE, chromium, watched_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-background-networking"
-    " --disable-component-update --disable-sync --no-first-run"
-)
-DESK = ViewportSize(width=1440, height=900)
-PHONE = ViewportSize(width=390, height=844)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    if CHROMIUM is None and not os.environ.get("CI"):
-        pytest.skip("there is no Chromium on this machine")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+    async with chromium() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -46,17 +33,8 @@ async def server() -> AsyncIterator[PageServer]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Browser, server: PageServer, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """A page in its own context; every request to another host and every error in it fails the test."""
-    phone = "on_a_phone" in request.node.name
-    context = await browser.new_context(viewport=PHONE if phone else DESK, has_touch=phone, is_mobile=phone)
-    page = await context.new_page()
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda sent: None if sent.url.startswith(server.url) else faults.append(sent.url))
-    page.set_default_timeout(10_000)
-    yield page
-    await context.close()
-    assert faults == []
+    async with watched_page(browser, server.url, phone="on_a_phone" in request.node.name) as page:
+        yield page
 
 
 async def open_channel(page: Page, server: PageServer) -> Locator:
