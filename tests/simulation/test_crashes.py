@@ -1,0 +1,94 @@
+"""A worker may die at any moment: each is tried, one after another, and no law breaks.
+
+The next worker finishes the turn: nothing is bricked, nothing starts twice, no recorded result is lost, no write that
+began is taken for done or for undone without knowing, and each turn reaches exactly one settle.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.files import Files, in_memory
+from tests.simulation.stories import STORIES, finished, play, reasons
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def files(sqlite_template: Path) -> Iterator[Files]:
+    with in_memory(sqlite_template) as made:
+        yield made
+
+
+def dies(name: str, files: Files, deaths: Sequence[int], moments: Sequence[str]) -> list[str]:
+    """The story with these deaths; why its turns ended."""
+    try:
+        stage, now = play(name, files, deaths)
+        finished(stage, now)
+    except AssertionError as error:
+        where = ", then ".join(f"{number} ({moments[number - 1]})" for number in deaths if number <= len(moments))
+        raise AssertionError(f"{name}, dead at {where}: {error}") from error
+    return reasons(now)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_that_nobody_dies_in_ends_as_it_should(name: str, files: Files) -> None:
+    stage, now = play(name, files)
+    finished(stage, now)
+    assert reasons(now) == STORIES[name].ends
+    assert not stage.faults
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_worker_may_die_at_any_moment(name: str, files: Files) -> None:
+    moments = play(name, files)[0].lives[0].moments
+    for dies_at in range(1, len(moments) + 1):
+        dies(name, files, [dies_at], moments)
+
+
+@pytest.mark.parametrize("name", ["a redirection in a batch", "a stop while a change runs"])
+def test_the_worker_that_takes_over_may_die_too(name: str, files: Files) -> None:
+    moments = play(name, files)[0].lives[0].moments
+    for first in range(3, len(moments), 11):
+        for second in (1, 4, 9, 15):
+            dies(name, files, [first, second], moments)
+
+
+def test_a_turn_that_kills_three_workers_is_given_up(files: Files) -> None:
+    moments = play("nothing to say", files)[0].lives[0].moments
+    asked = moments.index("in a request") + 1
+    ends = dies("nothing to say", files, [asked, asked, asked], moments)
+    assert ends == ["abandoned"]
+
+
+def test_a_batch_that_kills_three_workers_is_closed_and_given_up(files: Files) -> None:
+    """Whoever takes over closes the batch as its first decision, and dies of that."""
+    moments = play("a turn with a change", files)[0].lives[0].moments
+    reads = moments.index("in slow") + 1
+    ends = dies("a turn with a change", files, [reads, 3, 3], moments)
+    assert ends == ["abandoned"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", STORIES)
+def test_a_process_may_be_killed_at_any_moment(name: str, files: Files, sqlite_template: Path) -> None:
+    """`kill -9`, at every ninth moment; the next process is new and knows only the file."""
+    moments = play(name, files)[0].lives[0].moments
+    numbers = [str(number) for number in range(3, len(moments), 9)]
+    program = [sys.executable, "-m", "tests.simulation.killed", str(files.path.parent), str(sqlite_template), name]
+    ended = subprocess.run(
+        [*program, *numbers],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,130 @@
+"""One session on the real ledger, what comes in for it, and what its two workers have in hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.gateway import Call, CallResult
+from core.ledger import Claimed
+from core.limits import Limits
+from core.messages import Arrival, SessionId
+from core.settle import Outcome
+from storage.doorbell import LocalDoorbell
+from storage.ledger.signs import ChannelPolicy
+from storage.ledger.sql import SqlLedger
+from storage.mailbox import Mailbox
+from tests.simulation.clock import SharedClock
+from tests.simulation.files import Files
+from tests.simulation.snapshot import Reader, Row, Snapshot
+from tests.simulation.watcher import Watcher
+
+LIMITS = Limits()
+STOP_ROWS = frozenset({"stop_word", "native_stop", "stop_reaction"})
+"""The policy rows by which a stop means whatever is older than it, not one card."""
+
+
+@dataclass
+class Job:
+    """A turn in the hands of one worker: what it may do next follows from what is open."""
+
+    claimed: Claimed
+    worker: str
+    step: int
+    asked: bool = False
+    calls: list[Call] = field(default_factory=list)
+    results: dict[int, CallResult] = field(default_factory=dict)
+    intended: set[int] = field(default_factory=set)
+    outcome: Outcome | None = None
+
+    def may(self) -> list[str]:
+        """What a worker that does as it should can do now."""
+        if self.outcome is not None:
+            return ["settle"]
+        if self.calls:
+            waiting = [call for call in self.calls if call.position not in self.results]
+            writes = [call for call in waiting if call.writes and call.position not in self.intended]
+            return ["close"] + ["record"] * bool(waiting) + ["intend"] * bool(writes)
+        return ["open", "answer", "drop", "climb", "fail"] + ["join"] * (not self.asked and self.step == 0)
+
+
+class World:
+    """The database, its mailbox, and the jobs of two workers: in their hands, or given up but not forgotten."""
+
+    def __init__(self, files: Files, loop: SharedClock) -> None:
+        self.loop = loop
+        self.jobs: dict[int, Job] = {}
+        self.stale: list[Job] = []
+        self.names = ["worker-0", "worker-1"]
+        self.booked = 0
+        self._files = files
+        self._doorbell = LocalDoorbell()
+        self._watcher = Watcher()
+        self._numbers = itertools.count(1)
+        self._stops: list[Arrival] = []
+        self._stored: set[str] = set()
+
+    async def open(self) -> None:
+        self._files.fresh()
+        self._files.clock = self.loop.database_now
+        self._db = await self._files.own()
+        self._reader = Reader(self._files.path)
+        self._mailbox = Mailbox(self._db, self._doorbell, self.id, lambda _channel: ChannelPolicy())
+
+    async def close(self) -> None:
+        self._reader.close()
+        await self._files.close()
+
+    def id(self, kind: str) -> str:
+        return f"{kind}{next(self._numbers)}"
+
+    def snapshot(self) -> Snapshot:
+        return self._reader.read()
+
+    def look(self) -> None:
+        """Every law holds for what is committed now."""
+        broken = self._watcher.look(self.snapshot())
+        assert not broken, "\n".join(broken)
+
+    def ledger(self, name: str) -> SqlLedger:
+        db, bell = self._db, self._doorbell
+        return SqlLedger(db, bell, LIMITS, worker=name, ids=self.id, price=lambda _model, _usage: 0.01)
+
+    def session(self) -> SessionId | None:
+        found = self.snapshot()["sessions"]
+        return SessionId(found[0]["id"]) if found else None
+
+    # -- what comes in
+
+    async def deliver(self, arrival: Arrival) -> None:
+        """Slack hands over an event, perhaps not for the first time. A stop that is heard is never lost."""
+        before = self.snapshot()
+        arrived = await self._mailbox.arrive(arrival)
+        now = self.snapshot()
+        if arrival.dedupe_key in self._stored:
+            assert arrived.duplicate and now.tables == before.tables, "a duplicate did something"
+            return
+        if arrived.session is None:
+            return
+        self._stored.add(arrival.dedupe_key)
+        message = now.one("messages", id=arrived.message)
+        assert message is not None and message["disposition"] == arrived.disposition
+        self._tombstones(arrival, message)
+        if arrived.row in STOP_ROWS:
+            self._stops.append(arrival)
+            for turn in now["turns"]:
+                if turn["state"] != "settled" and turn["newest_ts"] < arrival.ts:
+                    assert now.stops_in_scope(turn), f"the stop {arrival.ts} is lost: {turn['id']} goes on"
+
+    def _tombstones(self, arrival: Arrival, message: Row) -> None:
+        """A stop that was heard before, and said later, also stops what comes in only now."""
+        if message["disposition"] in ("start", "steer") and message["state"] == "waiting":
+            newer = [stop.ts for stop in self._stops if stop.ts > arrival.ts]
+            assert not newer, f"{message['text']} of {arrival.ts} starts in spite of a stop at {newer}"
+
+    async def deliver_the_rest(self, wire: Sequence[Arrival]) -> None:
+        """What Slack still owes."""
+        for arrival in wire:
+            if arrival.dedupe_key not in self._stored:
+                await self.deliver(arrival)
