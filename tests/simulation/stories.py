@@ -1,4 +1,4 @@
-"""The stories in which workers die: what the model plays, what people do meanwhile, and what must be true at the end."""
+"""The stories in which workers die: what the model plays, what people do, and what must be true at the end."""
 
 from __future__ import annotations
 
