@@ -10,7 +10,6 @@ from itertools import repeat
 import pytest
 import pytest_asyncio
 
-import bot.claude
 from bot.playground.model import (
     FIRST_BYTE,
     MIDDLE,
@@ -34,8 +33,6 @@ from tests.support.thread import shown
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = Limits(turn_s=6.0, reserve_s=3.0, rung_s=1.0, quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2)
-LOADED = bot.claude.PATH
-"""The SDK is loaded before any clock runs."""
 
 NEVER = asyncio.Event()
 HALF = say("It began at 14:05 and half of it is written")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.app import App, build
+from bot.claude import PATH as LOADED
 from bot.playground.model import Reply, ScriptedModel, http_error
 from bot.playground.model.server import Seen
 from bot.playground.slack import LocalSlack, Workspace
@@ -29,6 +30,8 @@ from core.ports import Tool
 from tests.support.thread import ENGINEER, ONCALL, Message, Thread, shown
 
 Row = dict[str, Any]
+assert LOADED, "the SDK takes seconds to load: not while a story is told"
+
 ON_CALL = frozenset({ONCALL})
 ALERT_BOTS = frozenset({"B0MONITOR"})
 
@@ -75,6 +78,7 @@ class FarEnds:
     data: Path
     lines: Lines
     rooms: dict[str, Room] = field(default_factory=dict)
+    reader: sqlite3.Connection | None = None
 
     def room(self, word: str, *replies: Reply, then: Iterable[Reply] = ()) -> Room:
         """A new room; the model says `replies` in it, and `then` what follows."""
@@ -100,9 +104,14 @@ class FarEnds:
 
     def rows(self, table: str, order: str = "rowid") -> list[Row]:
         """All rows of a table, whoever has the database open."""
-        with closing(sqlite3.connect(f"file:{self.data / 'pilothouse.db'}?mode=ro", uri=True, timeout=20)) as db:
-            db.row_factory = sqlite3.Row
-            return [dict(row) for row in db.execute(f"SELECT * FROM {table} ORDER BY {order}")]
+        return self.select(f"SELECT * FROM {table} ORDER BY {order}")
+
+    def select(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+        """One query over one connection that stays open, because tests look often."""
+        if self.reader is None:
+            self.reader = sqlite3.connect(f"file:{self.data / 'pilothouse.db'}?mode=ro", uri=True, timeout=20)
+            self.reader.row_factory = sqlite3.Row
+        return [dict(row) for row in self.reader.execute(sql, parameters or {})]
 
     def as_if_earlier(self, seconds: float) -> None:
         """What is being sent or waits is older by so much: as if this time had passed."""
@@ -115,6 +124,11 @@ class FarEnds:
         """What must hold after every story: no request was invalid, and none came that nobody expected."""
         assert self.model.violations == []
         assert self.lines.unexpected == []
+
+
+OF_MY_SESSION = "session_id IN (SELECT id FROM sessions WHERE channel = :here)"
+OF_MY_TURNS = f"turn_id IN (SELECT id FROM turns WHERE {OF_MY_SESSION})"
+MINE = {"sessions": "channel = :here", **dict.fromkeys(("attempts", "costs", "diagnoses", "automation"), OF_MY_TURNS)}
 
 
 class Room(Thread):
@@ -135,14 +149,9 @@ class Room(Thread):
 
     def all(self, table: str, order: str = "rowid") -> list[Row]:
         """The rows of this thread."""
-        mine = {row["id"] for row in self.ends.rows("sessions") if row["channel"] == self.channel}
-        if table == "sessions":
-            return [row for row in self.ends.rows("sessions") if row["id"] in mine]
-        found = self.ends.rows(table, order)
-        if found and "session_id" in found[0]:
-            return [row for row in found if row["session_id"] in mine]
-        turns = {row["id"] for row in self.ends.rows("turns") if row["session_id"] in mine}
-        return [row for row in found if row["turn_id"] in turns]
+        return self.ends.select(
+            f"SELECT * FROM {table} WHERE {MINE.get(table, OF_MY_SESSION)} ORDER BY {order}", {"here": self.channel}
+        )
 
     def seen(self) -> list[Seen]:
         """The model's requests of this room."""
@@ -183,8 +192,13 @@ async def far_ends(tmp_path: Path, *, workspace: Workspace | None = None) -> Asy
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(World())
         model = await stack.enter_async_context(ScriptedModel(lines))
-        slack = await stack.enter_async_context(LocalSlack(workspace or Workspace()))
-        yield FarEnds(slack, model, world, tmp_path / "data", lines)
+        slack = await stack.enter_async_context(LocalSlack(workspace or Workspace(), speed=60.0))
+        ends = FarEnds(slack, model, world, tmp_path / "data", lines)
+        try:
+            yield ends
+        finally:
+            if ends.reader is not None:
+                ends.reader.close()
 
 
 @asynccontextmanager
