@@ -147,7 +147,7 @@ def _unsettled(facts: CardFacts) -> CardView:
     lines = [
         *asked_line(facts.asked_text),
         *_going_on(facts),
-        *step_lines(facts.steps),
+        *step_lines(facts.steps, shown=1),
         *withdrawn_lines(facts.withdrawn),
         *helper_lines(facts.helpers),
     ]

@@ -22,8 +22,8 @@ SHOWN_STEPS = 2
 SHOWN_CALLS = 6
 TOOL_CHARS = 60
 SUMMARY_CHARS = 110
-READ_CHARS = 58
-"""A read with its tool: one line of a thread on a desk, two on a phone."""
+READ_CHARS = 54
+"""A read with its tool and how it went: one line of a thread on a desk, two on a phone."""
 LEAST_READ_CHARS = 24
 WORTH_TELLING_S = 1.0
 SAID_CHARS = 240
@@ -172,14 +172,14 @@ def _call(call: CallLine) -> Line:
     glyph, words = CALL_WORDS[call.state]
     quick = call.state is CallState.OK and (call.seconds or 0.0) < WORTH_TELLING_S
     took = span(call.seconds) if call.seconds is not None and not quick else ""
+    went = f"{words} after {took}" if words == "timed out" and took else ", ".join(p for p in (words, took) if p)
+    after = f" ({went})" if went else ""
     tool = tool_words(call.tool)
     if call.writes:
         summary = short(call.summary, SUMMARY_CHARS)
     else:
-        summary = ends(call.summary, max(LEAST_READ_CHARS, READ_CHARS - len(tool)))
-    what = f"{tool}: {summary}" if summary else tool
-    after = f"{words} after {took}" if words == "timed out" and took else ", ".join(p for p in (words, took) if p)
-    return glyph, f"{what} ({after})" if after else what
+        summary = ends(call.summary, max(LEAST_READ_CHARS, READ_CHARS - len(tool) - len(after)))
+    return glyph, f"{tool}: {summary}{after}" if summary else f"{tool}{after}"
 
 
 def withdrawn_lines(requests: Sequence[str]) -> list[Line]:

@@ -167,7 +167,7 @@ def test_while_it_runs_the_card_says_what_step_time_cost_and_who_asked() -> None
 def test_older_steps_are_folded_and_many_calls_are_counted() -> None:
     steps = tuple(StepLine(n, tuple(CallLine("loki", f"q{i}", CallState.OK) for i in range(9))) for n in range(1, 7))
     card = view(replace(RUNNING, steps=steps))
-    assert (Glyph.FOLDED, "4 earlier steps, 36 calls") in card.lines
+    assert (Glyph.FOLDED, "5 earlier steps, 45 calls") in card.lines
     assert (Glyph.FOLDED, "and 3 more calls") in card.lines
     assert len(card.lines) < 20
 
@@ -175,7 +175,7 @@ def test_older_steps_are_folded_and_many_calls_are_counted() -> None:
 def test_a_read_is_one_line_with_both_ends_of_its_query() -> None:
     query = 'sum by (service) (rate(http_requests_total{service="checkout",status=~"5.."}[5m]))'
     card = view(replace(RUNNING, steps=(StepLine(1, (CallLine("prometheus_query", query, CallState.OK, 0.1),)),)))
-    assert (Glyph.OK, 'prometheus query: sum by (service) (rate(http…=~"5.."}[5m]))') in card.lines
+    assert (Glyph.OK, 'prometheus query: sum by (service) (rate(ht…"5.."}[5m]))') in card.lines
 
 
 def test_a_write_keeps_each_argument_by_its_name() -> None:
@@ -198,7 +198,7 @@ def test_what_a_call_asks_shows_no_secret() -> None:
 
 def test_what_is_folded_away_still_names_an_unknown_outcome() -> None:
     steps = (StepLine(1, (CallLine("rollback", "", CallState.UNKNOWN),)), StepLine(2, ()), StepLine(3, ()))
-    assert "1 earlier step, 1 call (1 with unknown outcome)" in lines(view(replace(RUNNING, steps=steps)))
+    assert "2 earlier steps, 1 call (1 with unknown outcome)" in lines(view(replace(RUNNING, steps=steps)))
 
 
 @pytest.mark.parametrize(
