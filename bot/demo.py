@@ -41,6 +41,7 @@ IMPATIENT = Limits(drain_s=6.0, drain_stream_margin_s=4.0)
 """Somebody waits at the keyboard for the end, and no other worker for the turn: it gets less time than in `serve`."""
 SLOW_LOGS_S = 8.0
 CONNECT_S = 30.0
+INCIDENT = "C0INCIDENT"
 ON_CALL = frozenset({"U0ONCALL"})
 
 
@@ -116,6 +117,8 @@ async def _demo(port: int, data: Path, speed: float, browser: bool, began: float
     api_key = os.environ.get("ANTHROPIC_API_KEY", "").strip()
     model_name = os.environ.get("PILOTHOUSE_MODEL", "") or (DEFAULT_MODEL if api_key else SCRIPTED)
     async with town(data, port=port, speed=speed, api_key=api_key, model_name=model_name, limits=IMPATIENT) as made:
+        if not made.slack.messages(INCIDENT):
+            await made.slack.post_alert(INCIDENT, quiet=True)
         running = asyncio.ensure_future(made.app.run())
         _end_on_signals(made.app, running)
         connected = asyncio.ensure_future(made.slack.connected(1, timeout_s=CONNECT_S))

@@ -99,7 +99,9 @@ function drawStatus() {
     working && state.status.native_stop !== false && h("button.native-stop", { key: "stop", type: "button", disabled: state.stopping, data: { do: "native-stop" } }, icon("stop"), "Stop"));
 }
 
-/* At the end of a conversation the reader stays at the end; elsewhere nothing moves, and a pill tells of news. */
+/* At the end of a conversation the reader stays at the end, at the beginning of a message that is longer than the
+ * pane; elsewhere nothing moves, and a pill tells of news.
+ */
 const NEAR_PX = 80;
 const seen = new Map();
 
@@ -108,10 +110,13 @@ function scroll(scroller, subject, nodes) {
   const fresh = seen.get(scroller.id) !== subject;
   const atEnd = fresh || scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
   const before = list.childElementCount;
+  const last = list.lastElementChild;
   fill(list, nodes);
   roving(list);
   if (nodes.length) seen.set(scroller.id, subject);
-  if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+  const newest = list.lastElementChild;
+  const long = !fresh && newest !== last && newest?.offsetHeight > scroller.clientHeight;
+  if (atEnd) scroller.scrollTop = long ? newest.offsetTop - list.offsetTop : scroller.scrollHeight;
   else if (list.childElementCount > before) scroller.classList.add("news-below");
 }
 

@@ -120,9 +120,10 @@ class Hands:
         text: str = "",
         attachments: Sequence[Json] | None = None,
         user: str = "U0MONITOR",
+        quiet: bool = False,
         **extra: Any,
     ) -> str:
-        """What a monitoring bot posts: no text, everything in an attachment."""
+        """What a monitoring bot posts: no text, everything in an attachment. `quiet` as in `say`."""
         place, person = self.channel(channel), self.person(user)
         fields = [
             {"title": "service", "value": "checkout", "short": True},
@@ -146,7 +147,8 @@ class Hands:
             "attachments": list(attachments) if attachments is not None else [alert],
         }
         message = self.state.add(place.id, body | extra, user)
-        self.desk.publish(message)
+        if not quiet:
+            self.desk.publish(message)
         return message.ts
 
     async def edit(self, channel: str, ts: str, user: str, text: str) -> None:

@@ -145,7 +145,7 @@ def default_people() -> list[Person]:
     return [
         Person("U0ONCALL", "olive", "Olive Tanaka", "on_call", "On call for checkout"),
         Person("U0ENGINEER", "emil", "Emil Brandt", "engineer", "Payments engineer"),
-        Person("U0SECOND", "sam", "Sam Rivera", "engineer", "Somebody new in the thread"),
+        Person("U0SECOND", "sam", "Sam Rivera", "engineer", "New to the thread"),
         Person("U0GUEST", "gus", "Gus Marten", "guest", "Contractor, a guest here", is_restricted=True),
         Person("U0MONITOR", "alertmanager", "Alertmanager", "bot", "Posts alerts", bot_id="B0MONITOR"),
     ]
