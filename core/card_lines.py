@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal
 
 from core.card_words import span
@@ -119,12 +120,18 @@ def step_lines(steps: Sequence[StepLine], shown: int = SHOWN_STEPS) -> list[Line
     cut = max(0, len(steps) - shown)
     lines = folded(steps[:cut], earlier=True)
     for step in steps[cut:]:
-        if said := short(step.said, SAID_CHARS):
+        if said := _said(step.said):
             lines.append((Glyph.SAID, said))
         lines += [_call(call) for call in step.calls[:SHOWN_CALLS]]
         if hidden := step.calls[SHOWN_CALLS:]:
             lines.append(_hidden(hidden))
     return lines
+
+
+@lru_cache(maxsize=512)
+def _said(text: str) -> str:
+    """What the model said beside its calls, without secrets that it repeats. A card is drawn many times."""
+    return short(redact(text), SAID_CHARS)
 
 
 def _hidden(calls: Sequence[CallLine]) -> Line:

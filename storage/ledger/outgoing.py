@@ -20,6 +20,7 @@ from typing import Any
 
 from core.control import Closed
 from core.ledger import Claimed
+from core.redaction import redact
 from storage.ledger.common import dump
 
 
@@ -35,7 +36,7 @@ class Priority(IntEnum):
 
 
 def answer_row(claimed: Claimed, markdown: str, at: float) -> dict[str, Any]:
-    """The answer of a turn; the writer splits it into parts."""
+    """The answer of a turn, as a whole and without secrets; the writer splits it into parts."""
     return {
         "session_id": claimed.lease.session,
         "turn_id": claimed.turn,
@@ -44,7 +45,7 @@ def answer_row(claimed: Claimed, markdown: str, at: float) -> dict[str, Any]:
         "dedupe_key": f"answer:{claimed.turn}:0",
         "channel": claimed.channel,
         "thread_ts": claimed.thread_ts,
-        "body": dump({"markdown": markdown, "asked_by": claimed.asked_by}),
+        "body": dump({"markdown": redact(markdown), "asked_by": claimed.asked_by}),
         "state": "waiting",
         "created_at": at,
     }
