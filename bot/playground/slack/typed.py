@@ -48,9 +48,7 @@ def _linked(text: str, workspace: Workspace) -> str:
 
 
 def _named(text: str, workspace: Workspace) -> str:
-    people = {
-        name.lower(): person.id for person in workspace.everyone() for name in (person.real_name, person.name)
-    }
+    people = {name.lower(): person.id for person in workspace.everyone() for name in (person.real_name, person.name)}
     channels = {channel.name.lower(): channel.id for channel in workspace.channels if not channel.is_im}
 
     def mention(match: re.Match[str]) -> str:
