@@ -19,8 +19,9 @@ PER_MINUTE = {
 }
 BURST = {"chat.update": 12.0, "reactions.add": 12.0, "agents.sessions.setStatus": 12.0}
 DEFAULT_PER_MINUTE = 45.0
-POSTS_A_SECOND_IN_A_CHANNEL = 1.0
-CHANNEL_BURST = 4.0
+POSTS_A_SECOND_IN_A_CHANNEL = 0.95
+CHANNEL_BURST = 3.0
+"""Slack speaks of about one post a second and of short bursts: a little below both."""
 RESERVED_FOR_URGENT = 4.0
 
 
