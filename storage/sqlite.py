@@ -24,6 +24,8 @@ from typing import Any, Protocol
 import aiosqlite
 
 BUSY_TIMEOUT_S = 5.0
+STATEMENTS = 512
+"""So many prepared statements a connection keeps; there are more than the 128 of the driver."""
 _BUSY_POLL_S = 0.002
 
 
@@ -46,7 +48,7 @@ def opener(*, begin: str, clock: Callable[[], float], inline: bool, durable: boo
         pragmas.append("PRAGMA query_only = ON")
 
     def open_file(path: str, options: dict[str, Any]) -> sqlite3.Connection:
-        options = options | {"isolation_level": None, "check_same_thread": False}
+        options = options | {"isolation_level": None, "check_same_thread": False, "cached_statements": STATEMENTS}
         connection: sqlite3.Connection = sqlite3.connect(path, **options)
         for pragma in pragmas:
             connection.execute(pragma).close()
