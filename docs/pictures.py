@@ -19,13 +19,13 @@ from typing import Literal
 
 from playwright.async_api import Browser, ViewportSize, expect
 
-from bot.demo import SCRIPTED, town
+from bot.demo import INCIDENT, SCRIPTED, town
 from tests.support.browser import PHONE, chromium
 from tests.support.room import EMIL, GATEWAY, GUS, OLIVE, SAM, Room
 
 HERE = Path(__file__).parent
 DESK = ViewportSize(width=1280, height=800)
-WIDE = ViewportSize(width=1480, height=1000)
+WIDE = ViewportSize(width=1280, height=1000)
 HOUR_OF_THE_INCIDENT = 14
 Scheme = Literal["light", "dark"]
 
@@ -38,6 +38,7 @@ async def room(browser: Browser, view: ViewportSize, scheme: Scheme) -> AsyncIte
     phone = view is PHONE
     with tempfile.TemporaryDirectory() as data:
         async with town(Path(data), model_name=SCRIPTED, speed=4) as made:
+            await made.slack.post_alert(INCIDENT, quiet=True)
             running = asyncio.ensure_future(made.app.run())
             await made.slack.connected(1, timeout_s=60)
             context = await browser.new_context(
@@ -71,14 +72,19 @@ async def steer(room: Room) -> None:
     await room.reply(GATEWAY)
     await room.reads("Answered below.")
     await room.open_ledger()
-    await expect(room.page.get_by_role("region", name="Turn 2")).to_contain_text("completed")
+    second = room.page.get_by_role("region", name="Turn 2")
+    await expect(second).to_contain_text("completed")
+    await second.get_by_text("Calls").click()
     await room.page.locator("#replies").evaluate("node => (node.scrollTop = 0)")
 
 
-async def work(room: Room) -> None:
-    """Story 1: the card at work, its steps and its buttons."""
+async def alert(room: Room) -> None:
+    """Story 1: called under an alert; the card at work, with its buttons."""
     room.slow_logs()
-    await room.ask()
+    firing = room.page.locator("#timeline article").first
+    await firing.hover()
+    await firing.get_by_role("button", name="Reply in thread").click()
+    await room.page.get_by_role("button", name="@Pilothouse what is this?").click()
     await room.looks_at_the_slow_logs()
 
 
@@ -122,7 +128,7 @@ async def phone(room: Room) -> None:
 
 PICTURES: Mapping[str, tuple[Callable[[Room], Awaitable[None]], ViewportSize, Scheme]] = {
     "steer": (steer, WIDE, "light"),
-    "work": (work, DESK, "light"),
+    "alert": (alert, DESK, "light"),
     "stop": (stop, DESK, "dark"),
     "note": (note, DESK, "light"),
     "guest": (guest, DESK, "dark"),
