@@ -23,7 +23,7 @@ SHOWN_STEPS = 2
 SHOWN_CALLS = 6
 TOOL_CHARS = 60
 SUMMARY_CHARS = 110
-READ_CHARS = 54
+READ_CHARS = 48
 """A read with its tool and how it went: one line of a thread on a desk, two on a phone."""
 LEAST_READ_CHARS = 24
 WORTH_TELLING_S = 1.0

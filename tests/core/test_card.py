@@ -175,7 +175,7 @@ def test_older_steps_are_folded_and_many_calls_are_counted() -> None:
 def test_a_read_is_one_line_with_both_ends_of_its_query() -> None:
     query = 'sum by (service) (rate(http_requests_total{service="checkout",status=~"5.."}[5m]))'
     card = view(replace(RUNNING, steps=(StepLine(1, (CallLine("prometheus_query", query, CallState.OK, 0.1),)),)))
-    assert (Glyph.OK, 'prometheus query: sum by (service) (rate(ht…"5.."}[5m]))') in card.lines
+    assert (Glyph.OK, 'prometheus query: sum by (service) (rat….."}[5m]))') in card.lines
 
 
 def test_a_write_keeps_each_argument_by_its_name() -> None:

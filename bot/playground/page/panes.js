@@ -104,20 +104,28 @@ function drawStatus() {
  */
 const NEAR_PX = 80;
 const seen = new Map();
+const reading = new Set(); // panes that show the beginning of a long message, until the next one comes
 
 function scroll(scroller, subject, nodes) {
   const list = scroller.querySelector(".messages");
   const fresh = seen.get(scroller.id) !== subject;
-  const atEnd = fresh || scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
-  const before = list.childElementCount;
-  const last = list.lastElementChild;
+  const near = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
+  const [before, last] = [list.childElementCount, list.lastElementChild];
   fill(list, nodes);
   roving(list);
   if (nodes.length) seen.set(scroller.id, subject);
   const newest = list.lastElementChild;
-  const long = !fresh && newest !== last && newest?.offsetHeight > scroller.clientHeight;
-  if (atEnd) scroller.scrollTop = long ? newest.offsetTop - list.offsetTop : scroller.scrollHeight;
+  const arrived = newest !== last;
+  if (fresh || arrived) reading.delete(scroller.id);
+  if (fresh || (near && !reading.has(scroller.id))) toEnd(scroller, !fresh && arrived && newest);
   else if (list.childElementCount > before) scroller.classList.add("news-below");
+}
+
+function toEnd(scroller, newest) {
+  scroller.scrollTop = scroller.scrollHeight;
+  if (!newest || newest.offsetHeight <= scroller.clientHeight) return;
+  reading.add(scroller.id);
+  scroller.scrollTop += newest.getBoundingClientRect().top - scroller.getBoundingClientRect().top;
 }
 
 export function watchScrolling(scroller) {
