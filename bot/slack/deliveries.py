@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bot.slack.blocks import SlackMessage, card_message
 from bot.slack.items import Items
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import NOT_YET, Meaning, Verdict, meaning_of
+from bot.slack.verdict import NOT_YET, Meaning, Verdict
 from core.card import view
 from core.control import Closed
 from core.limits import Limits
@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 STRIKES = 3
 UNCLEAR = "unclear: "
 """How the error of a progress update begins that Slack may still carry out: the final one is then sent twice."""
+REFUSED = "refused: "
+"""How the error of a card begins that Slack did not take in the form that it had."""
 SHORTEST_CARD = 300
 UNTIL_SETTLED_S = 30.0
 """How long a card in an archived channel is left alone; its turn settles sooner, and the card goes with it."""
@@ -217,12 +219,15 @@ async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: st
         case _:
             if card.message_ts is not None and not card.settled:
                 await card_sending(tx, card.turn, "update")
-            await card_again(tx, card.turn, backoff(card.tries), verdict.error)
+            await card_again(tx, card.turn, backoff(card.tries), f"{REFUSED}{verdict.error}")
 
 
 def _as_taken(message: SlackMessage, card: DueCard) -> SlackMessage:
-    """The card in the form that Slack may take after it has refused others: its text, then its first sentence."""
-    if card.tries == 0 or meaning_of(card.error or "") not in (Meaning.PAYLOAD, Meaning.REFUSED):
+    """The card in the form that Slack may take after it has refused others: its text, then its first sentence.
+
+    Tries whose outcome is not known, or that a crash broke off, say nothing about the form.
+    """
+    if not (card.error or "").startswith(REFUSED):
         return message
     if card.tries == 1:
         return SlackMessage(message.text, [])
