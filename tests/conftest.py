@@ -93,3 +93,13 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     db = await Database.connect(database_url)
     yield db
     await db.close()
+
+
+WITH_REAL_PARTS = ("stories", "e2e", "simulation")
+"""Tests of whole processes, sockets and browsers: on a busy machine one of them may need a second try, and says so."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if set(item.path.parts) & set(WITH_REAL_PARTS):
+            item.add_marker(pytest.mark.flaky(reruns=2))
