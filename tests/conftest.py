@@ -96,7 +96,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 WITH_REAL_PARTS = ("stories", "e2e", "simulation")
-"""Tests of whole processes, sockets and browsers: on a busy machine one of them may need a second try, and says so."""
+"""Whole processes, sockets and browsers: on a busy machine a test may need a second try, which is then reported."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
