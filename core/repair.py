@@ -140,8 +140,9 @@ def suture(
     request = _request_of(request_or_messages)
     signer = signer_of(request)
     verify = verify or (signer.verify if signer is not None else None)
-    scene = Scene(request, profile, known or {}, _running(request, in_flight), verify)
-    valid = not problems(request, profile, verify=verify)
+    broken = frozenset(problem.rule for problem in problems(request, profile, verify=verify))
+    scene = Scene(request, profile, known or {}, _running(request, in_flight), verify, broken)
+    valid = not broken
     asked = without_thinking or without_pictures
     if valid and not asked and not _has_news(scene):
         return Sutured(list(request["messages"]), [])
@@ -161,9 +162,19 @@ def _sewn(scene: Scene, passes: Sequence[Pass]) -> Sutured:
     lines = read(writable(scene.request, scene), scene)
     for each in passes:
         lines = each(lines, scene)
-    messages = write_all(lines)
-    _must_be_valid({**scene.request, **scene.changes, "messages": messages}, scene.profile, scene.verify)
-    return Sutured(messages, scene.repairs, scene.changes, scene.deferred)
+    left = _problems_of(lines, scene)
+    if any(problem.rule == "R72" for problem in left):
+        scene.broken = frozenset({"R72"})
+        lines = size(lines, scene)
+        left = _problems_of(lines, scene)
+    if left:
+        raise NotRepairable(f"The history is still refused after the repair: {_listed(left)}")
+    return Sutured(write_all(lines), scene.repairs, scene.changes, scene.deferred)
+
+
+def _problems_of(lines: list[Line], scene: Scene) -> list[Problem]:
+    request = {**scene.request, **scene.changes, "messages": write_all(lines)}
+    return problems(request, scene.profile, verify=scene.verify)
 
 
 def _without_thinking(lines: list[Line], scene: Scene) -> list[Line]:
@@ -188,12 +199,6 @@ def _running(request: Mapping[str, Any], in_flight: Collection[str]) -> frozense
 def _has_news(scene: Scene) -> bool:
     """Whether the records hold a real result for a call: only then a valid history may have to change."""
     return any(known.fate is Fate.RESULT for known in scene.known.values())
-
-
-def _must_be_valid(request: Mapping[str, Any], profile: Profile, verify: Verify | None) -> None:
-    left = problems(request, profile, verify=verify)
-    if left:
-        raise NotRepairable(f"The history is still refused after the repair: {_listed(left)}")
 
 
 def _listed(left: Sequence[Problem]) -> str:

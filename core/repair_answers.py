@@ -7,8 +7,11 @@ there and that the placeholder is history. Either way the late result is kept as
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from core.messages import Block
@@ -33,16 +36,15 @@ class Call:
 
     def real(self) -> list[Block]:
         """What was really reported, each thing once."""
-        kept: list[Block] = []
-        for result in self.results:
-            if not is_placeholder(result) and all(said(result) != said(each) for each in kept):
-                kept.append(result)
-        return kept
+        kept = [result for result in self.results if not is_placeholder(result)]
+        if len(kept) < 2:
+            return kept
+        return list({said(result): result for result in reversed(kept)}.values())[::-1]
 
 
-def said(result: Mapping[str, Any]) -> tuple[Any, bool]:
+def said(result: Mapping[str, Any]) -> str:
     """What a result reports, whatever its id."""
-    return result.get("content"), bool(result.get("is_error"))
+    return json.dumps([result.get("content"), bool(result.get("is_error"))], sort_keys=True, default=str)
 
 
 def _key(value: Any) -> str | None:
@@ -81,14 +83,14 @@ class Answers:
                 self._latest[call.raw_id] = call
 
     def _close(self, index: int, line: Line) -> None:
-        waiting: dict[str | None, list[Call]] = {}
+        waiting: dict[str | None, deque[Call]] = {}
         for call in self._current:
-            waiting.setdefault(call.raw_id, []).append(call)
+            waiting.setdefault(call.raw_id, deque()).append(call)
         for at, block in enumerate(line.blocks):
             if block["type"] != "tool_result":
                 continue
             raw_id = _key(block.get("tool_use_id"))
-            found = self._only_open() if raw_id is None else _next(waiting.get(raw_id, []))
+            found = self._only_open() if raw_id is None else _next(waiting.get(raw_id))
             if found is None:
                 self.texts[index, at] = self._elsewhere(block, raw_id, line)
                 continue
@@ -99,7 +101,7 @@ class Answers:
 
     def _only_open(self) -> Call | None:
         """A result without an id answers the only call that is open, when there is only one."""
-        calls = [call for call in self._current if not call.results]
+        calls = list(islice((call for call in self._current if not call.results), 2))
         return calls[0] if len(calls) == 1 else None
 
     def _elsewhere(self, block: Block, raw_id: str | None, line: Line) -> list[Block]:
@@ -120,11 +122,13 @@ class Answers:
         return result_as_text(block, raw_id, known_call=earlier is not None)
 
 
-def _next(named: list[Call]) -> Call | None:
+def _next(named: deque[Call] | None) -> Call | None:
     """The next of several calls of one id; the last of them takes what is left over."""
+    if named is None:
+        return None
     while len(named) > 1 and named[0].results:
-        named.pop(0)
-    return named[0] if named else None
+        named.popleft()
+    return named[0]
 
 
 def result_as_text(block: Mapping[str, Any], raw_id: str | None, *, known_call: bool) -> list[Block]:

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from core.repair_lines import NotRepairable, Scene
 from core.repair_words import MARK, marked
-from core.validator_request import BODY_FIELDS, body_of, writable_problems
+from core.validator_request import BODY_FIELDS, writable_problems
 from core.validator_rules import MAX_DEPTH, MAX_INT_BITS, SURROGATE, UNWRITABLE
 
+UNWRITABLE_RULES: Final = frozenset({"R70", "R71", "R75"})
 UNMARKED: Final = frozenset({"type", "id", "tool_use_id", "name", "role", "media_type", "signature"})
 PIECE_DIGITS: Final = 4_000
 PIECE: Final = 10**PIECE_DIGITS
@@ -24,7 +25,7 @@ BLOCK_DEPTH: Final = 3
 
 def writable(request: Mapping[str, Any], scene: Scene) -> list[Any]:
     """The messages, writable; the other parts of the request go to the scene's changes when they need it."""
-    found = [] if body_of(request) is not None else list(writable_problems(request))
+    found = list(writable_problems(request)) if UNWRITABLE_RULES & scene.broken else []
     for problem in found:
         scene.note(problem.rule, problem.path, "replaced by a marked text that can be written")
     if not found:

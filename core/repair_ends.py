@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from core.repair_lines import Line, Scene, text_block
-from core.repair_words import CONTINUE, EARLIER, posted_before
+from core.repair_words import CONTINUE, EARLIER, foreign_role, posted_before
 from core.validator_rules import SERVER_CALLS, SERVER_RESULTS, THINKING
 
 TEXT_ONLY: Final = frozenset({"text"})
@@ -21,19 +21,35 @@ def systems(lines: list[Line], scene: Scene) -> list[Line]:
     """R80: each system message goes behind the user's turn that it stands in or in front of."""
     out: list[Line] = []
     waiting: list[Line] = []
+    spoken: Line | None = None
     following = _roles_behind(lines)
     for line, role_behind in zip(lines, following, strict=True):
         if line.role != "system":
             out.append(line)
+            spoken = line
             if line.role == "user" and role_behind != "user":
                 out.extend(waiting)
                 waiting = []
-        elif not waiting and _may_stand(out, role_behind):
+        elif not waiting and _may_follow(spoken, role_behind):
             out.append(line)
         else:
             scene.note("R80", line.path, "a system message moved behind the user's turn")
             waiting.append(line)
-    return [*out, *waiting]
+    return _with_the_rest(out, waiting, scene) if waiting else out
+
+
+def _with_the_rest(out: list[Line], waiting: list[Line], scene: Scene) -> list[Line]:
+    """System messages that no user's turn follows: at the end, in front of an answer that is to be continued, or as
+    marked text where an answer of the model was paused, which nothing but the user's side can go on from."""
+    at = next((at for at in reversed(range(len(out))) if out[at].role != "system"), len(out))
+    if at == len(out) or out[at].role != "assistant" or _may_follow(out[at], None):
+        return [*out, *waiting]
+    if out[at].blocks and out[at].blocks[-1]["type"] in SERVER_CALLS:
+        texts = [
+            text_block(foreign_role("system", str(block.get("text")))) for line in waiting for block in line.blocks
+        ]
+        return [*out, Line(waiting[0].at, "user", texts)]
+    return [*out[:at], *waiting, *out[at:]] if scene.prefill else [*out, *waiting]
 
 
 def _roles_behind(lines: Sequence[Line]) -> list[str | None]:
@@ -46,8 +62,8 @@ def _roles_behind(lines: Sequence[Line]) -> list[str | None]:
     return roles[::-1]
 
 
-def _may_stand(out: Sequence[Line], role_behind: str | None) -> bool:
-    before = next((line for line in reversed(out) if line.role != "system"), None)
+def _may_follow(before: Line | None, role_behind: str | None) -> bool:
+    """Whether a system message may stand between these: behind a user's turn, or a result of the API's own tools."""
     if before is None or role_behind == "user":
         return False
     return before.role == "user" or bool(before.blocks and before.blocks[-1]["type"] in SERVER_RESULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -44,8 +45,8 @@ class Line:
 class Scene:
     """What the passes know beside the lines, and what they hand on beside them.
 
-    `changes` are parts of the request that must change with the messages, `deferred` blocks that may only be
-    sent later.
+    `broken` are the rules that the request breaks as it came. `changes` are parts of it that must change with the
+    messages, `deferred` blocks that may only be sent later.
     """
 
     request: Mapping[str, Any]
@@ -53,6 +54,7 @@ class Scene:
     known: Mapping[str, Known] = field(default_factory=dict)
     in_flight: Collection[str] = ()
     verify: Callable[[Mapping[str, Any], int, int], str | None] | None = None
+    broken: frozenset[str] = frozenset()
     repairs: list[Repair] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     deferred: list[Block] = field(default_factory=list)
@@ -86,6 +88,21 @@ def text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
+def unused(wanted: str, taken: set[str], numbers: Counter[str], most: int | None = None) -> str:
+    """`wanted`, or with the first number behind it that is free, at most `most` characters long; it is taken then.
+
+    `numbers` remembers where to go on, so that the same name many times over costs no more each time.
+    """
+    new, number = wanted, numbers[wanted] or 1
+    while new in taken:
+        number += 1
+        tail = f"_{number}"
+        new = wanted[: most - len(tail)] + tail if most is not None else wanted + tail
+    numbers[wanted] = number
+    taken.add(new)
+    return new
+
+
 def write(line: Line) -> dict[str, Any]:
     """The message of a line: the very one that was given when nothing of it changed."""
     raw = line.raw
@@ -109,12 +126,15 @@ def write_all(lines: Sequence[Line]) -> list[dict[str, Any]]:
 def join(lines: list[Line], scene: Scene) -> list[Line]:
     """R06: neighbours of one role become one message. The flattened list of blocks stays what it was."""
     joined: list[Line] = []
+    growing: Line | None = None
     for line in lines:
         last = joined[-1] if joined else None
         if last is None or last.role != line.role or line.role == "system":
             joined.append(line)
             continue
-        joined[-1] = Line(last.at, last.role, [*last.blocks, *line.blocks])
+        if last is not growing:
+            growing = joined[-1] = Line(last.at, last.role, list(last.blocks))
+        growing.blocks.extend(line.blocks)
         scene.note("R06", line.path, f"joined to the {line.role} message in front of it")
     return joined
 

@@ -16,13 +16,14 @@ on nothing but what stands in front of it, so it is the same in every later requ
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core.messages import Block
 from core.repair_answers import Answers, Call, said
-from core.repair_lines import Line, NotRepairable, Scene, text_block
+from core.repair_lines import Line, NotRepairable, Scene, text_block, unused
 from core.repair_words import Fate, Known, placeholder, raw_arguments
 from core.validator_rules import (
     CALL_ID,
@@ -59,6 +60,7 @@ class _Writer:
         self._scene = scene
         self._answers = Answers(lines, scene)
         self._taken: set[str] = set()
+        self._numbers: Counter[str] = Counter()
         self._round_before: tuple[list[Block], list[Call]] = ([], [])
         self._out: list[Line] = []
 
@@ -190,11 +192,7 @@ class _Writer:
     def _new_id(self, call: Call, line: Line) -> str:
         given = call.raw_id if call.raw_id is not None else f"call_{line.at}_{call.at}"
         legal = given if CALL_ID.fullmatch(given) else re.sub(r"[^a-zA-Z0-9_-]", "_", given) or "call"
-        number, new = 1, legal
-        while new in self._taken:
-            number += 1
-            new = f"{legal}_{number}"
-        self._taken.add(new)
+        new = unused(legal, self._taken, self._numbers)
         if new != given:
             rule = "R22" if new != legal else "R26"
             self._scene.note(rule, line.path, f"the call {given} and its result are called {new}")
@@ -261,7 +259,7 @@ class _Writer:
 
 
 def _adds_nothing(call: Call, first: Call) -> bool:
-    reported = [said(result) for result in first.real()]
+    reported = {said(result) for result in first.real()}
     return all(said(result) in reported for result in call.real())
 
 

@@ -8,11 +8,11 @@ R29   the same for what a result holds
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from core.messages import Block
+from core.repair_foreign import foreign_calls, translated_block, translated_message
 from core.repair_lines import Line, Scene, text_block
 from core.repair_words import NO_OUTPUT, as_text, foreign_block, foreign_role, marked
 from core.validator_rules import RESULT_PARTS, SHAPES
@@ -42,11 +42,12 @@ def _read_message(message: Any, at: int, scene: Scene) -> Line:
     if not isinstance(message, Mapping):
         scene.note("R09", path, "what was no message is kept as marked text")
         return Line(at, "user", [text_block(foreign_role("none", as_text(message)))])
+    message = translated_message(message, path, scene)
     role = message.get("role")
-    if role in TOOL_ROLES:
+    if isinstance(role, str) and role in TOOL_ROLES:
         return _read_tool_message(message, at, scene)
     blocks = list(_read_content(message.get("content"), path, scene))
-    if role in SYSTEM_ROLES:
+    if isinstance(role, str) and role in SYSTEM_ROLES:
         return _read_system(message, at, blocks, scene)
     ours = ROLES.get(role) if isinstance(role, str) else None
     if ours is None:
@@ -54,8 +55,10 @@ def _read_message(message: Any, at: int, scene: Scene) -> Line:
         return Line(at, "user", [_remark(block, role) for block in blocks])
     if ours != role:
         scene.note("R02", path, f"the role {role} is called {ours}")
-    if ours == "assistant":
-        blocks.extend(_foreign_calls(message, path, scene))
+    calls = list(foreign_calls(message))
+    if calls:
+        scene.note("R09", f"{path}.tool_calls", "calls of another API are tool_use blocks")
+        blocks.extend(calls)
     _note_fields(message, KEPT_FIELDS, path, scene)
     return Line(at, ours, blocks, message)
 
@@ -88,39 +91,21 @@ def _read_tool_message(message: Mapping[str, Any], at: int, scene: Scene) -> Lin
     if call_id is not None:
         result["tool_use_id"] = call_id
     content = message.get("content")
-    nested = [block for block in content if _kind(block) == "tool_result"] if isinstance(content, list) else []
-    if nested:
+    if isinstance(content, list) and any(_is_no_part(block) for block in content):
         return Line(at, "user", list(_read_content(content, f"messages.{at}", scene)))
     result["content"] = _result_content(content, f"messages.{at}.content", scene)
     return Line(at, "user", [result])
 
 
-def _foreign_calls(message: Mapping[str, Any], path: str, scene: Scene) -> Iterator[Block]:
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping):
-            continue
-        scene.note("R09", f"{path}.tool_calls", "a call of another API is a tool_use block")
-        block: Block = {"type": "tool_use", "name": function.get("name", ""), "input": _arguments(function)}
-        if "id" in call:
-            block["id"] = call["id"]
-        yield block
-
-
-def _arguments(function: Mapping[str, Any]) -> Any:
-    """Whole arguments as the object that they are; a fragment stays a string and is dealt with as one."""
-    given = function.get("arguments", {})
-    try:
-        value = json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
-        return given
-    return value if isinstance(value, Mapping) else given
+def _is_no_part(block: Any) -> bool:
+    """Whether a block is one of a message, not one of what a result holds."""
+    return _kind(block) in SHAPES and _kind(block) not in RESULT_PARTS
 
 
 def _read_content(content: Any, path: str, scene: Scene) -> Iterator[Block]:
     if isinstance(content, str):
-        yield text_block(content)
+        if content:
+            yield text_block(content)
         return
     if content is None:
         scene.note("R09", f"{path}.content", "no content: an empty message")
@@ -160,7 +145,11 @@ def _read_block(block: Any, path: str, scene: Scene) -> Iterator[Block]:
 def _translated(block: Mapping[str, Any], path: str, scene: Scene) -> Mapping[str, Any] | None:
     """The block as one of a known type; None when it carries nothing that could be sent."""
     kind, text = _kind(block), block.get("text")
-    if kind in FOREIGN_REASONING:
+    known = translated_block(block) if not kind else None
+    if known is not None:
+        scene.note("R09", path, "a block of another API is read as one of this API")
+        return known
+    if kind in FOREIGN_REASONING or (not kind and "reasoningContent" in block):
         scene.note("R09", path, "reasoning of another provider can't be replayed: left out")
         return None
     if kind == "image_url" or (kind == "image" and "source" not in block):
@@ -234,11 +223,15 @@ def _part(part: Any, path: str, scene: Scene) -> Iterator[Block]:
         yield text_block(marked(_resource(part)))
     elif _kind(part) == "tool_reference":
         yield {name: part[name] for name in ("type", "tool_name") if name in part}
-    elif _kind(part) in RESULT_PARTS or _kind(part) in TEXT_KINDS or _kind(part) == "image_url":
+    elif _kind(part) in RESULT_PARTS or _kind(part) in TEXT_KINDS or _kind(part) == "image_url" or _is_text(part):
         yield from _read_block(part, path, scene)
     else:
         scene.note("R29", path, "a part that the API doesn't know is kept as marked text")
         yield text_block(_unknown_part(part))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and "type" not in part and isinstance(part.get("text"), str)
 
 
 def _unknown_part(part: Any) -> str:

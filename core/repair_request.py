@@ -9,11 +9,12 @@ size         R72       the longest results are cut to head and tail, then pictur
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from core.messages import Block
-from core.repair_lines import MARK_FIELD, Line, NotRepairable, Scene, text_block, write_all
+from core.repair_lines import MARK_FIELD, Line, NotRepairable, Scene, text_block, unused, write_all
 from core.repair_words import MARK, as_text, cut, picture_removed
 from core.validator_request import BEFORE_MESSAGES, body_of, marks_of
 from core.validator_rules import MAX_CACHE_MARKS, TOOL_NAME
@@ -85,23 +86,20 @@ def without_marks(value: Any) -> Any:
 
 
 def tools(lines: list[Line], scene: Scene) -> list[Line]:
-    """R50, R28: an equal second tool goes, a different one gets a name of its own."""
+    """R50, R28: each tool has a legal name of its own. Two that look alike may still be of two servers."""
     given = scene.now("tools")
     kept: list[Any] = []
-    names: dict[str, Any] = {}
+    names: set[str] = set()
+    numbers: Counter[str] = Counter()
     for tool in given if isinstance(given, list) else []:
         name = tool.get("name") if isinstance(tool, Mapping) else None
-        if not isinstance(name, str) or names.get(name) == tool:
-            kept.extend([] if isinstance(name, str) else [tool])
+        if not isinstance(name, str):
+            kept.append(tool)
             continue
         legal = name
         if tool.get("type", "custom") == "custom" and not TOOL_NAME.fullmatch(name):
             legal = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:128] or "unnamed_tool"
-        number, new = 1, legal
-        while new in names:
-            number += 1
-            new = f"{legal[:120]}_{number}"
-        names[new] = tool
+        new = unused(legal, names, numbers, 128)
         kept.append(tool if new == name else {**tool, "name": new})
     if isinstance(given, list) and kept != given:
         scene.note("R50", "tools", "tool names made unique and legal")
@@ -174,7 +172,9 @@ def _media(block: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def size(lines: list[Line], scene: Scene) -> list[Line]:
-    """R72. The longest results are cut first, all to the same length."""
+    """R72, if that is broken. The longest results are cut first, all to the same length."""
+    if "R72" not in scene.broken:
+        return lines
     limit = scene.limits.max_bytes
     request = {**scene.request, **scene.changes}
     if _bytes(lines, request) <= limit:

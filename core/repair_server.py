@@ -8,11 +8,12 @@ for the next message, because the message with the results may hold results only
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from core.messages import Block
-from core.repair_lines import Line, Scene, text_block
+from core.repair_lines import Line, Scene, text_block, unused
 from core.repair_words import foreign_block, marked
 from core.validator_pairs import result_kind
 from core.validator_rules import SERVER_CALLS, SERVER_ID, SERVER_RESULT_OF, SERVER_RESULTS
@@ -29,7 +30,8 @@ def server(lines: list[Line], scene: Scene) -> list[Line]:
 
 def _legal_ids(lines: list[Line], scene: Scene) -> list[Line]:
     """R37 and R22: legal ids, each once, the same on both sides."""
-    taken: set[str] = set()
+    taken = {str(block.get("id")) for line in lines for block in line.blocks if block["type"] == "tool_use"}
+    numbers: Counter[str] = Counter()
     current: dict[str, str] = {}
 
     def renamed(block: Block, line: Line) -> Block:
@@ -38,11 +40,7 @@ def _legal_ids(lines: list[Line], scene: Scene) -> list[Line]:
             legal = given
             if block["type"] == "server_tool_use" and not SERVER_ID.fullmatch(given):
                 legal = "srvtoolu_" + (re.sub(r"[^a-zA-Z0-9_]", "_", given).removeprefix("srvtoolu_") or "0")
-            number, new = 1, legal
-            while new in taken:
-                number += 1
-                new = f"{legal}_{number}"
-            taken.add(new)
+            new = unused(legal, taken, numbers)
             current[given] = new
             if new != block.get("id"):
                 scene.note("R37", line.path, f"the server call {given} and its result are called {new}")

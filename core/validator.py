@@ -17,7 +17,7 @@ linear in the size of the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core.fake_signer import signer_of
@@ -40,7 +40,7 @@ from core.validator_request import (
     tool_problems,
     writable_problems,
 )
-from core.validator_rules import Limits, Problem, Profile, groups_of, limits_of
+from core.validator_rules import Limits, Problem, Profile, Spot, all_spots, groups_of, limits_of
 from core.validator_shape import image_problems, message_problems
 
 __all__ = ["Problem", "Profile", "Verify", "problems"]
@@ -81,10 +81,11 @@ def _all_problems(
     body = body_of(request)
     if body is None:
         yield from writable_problems(request)
-    yield from _message_problems(request, messages, profile)
+    spots = all_spots(messages)
+    yield from _message_problems(request, messages, spots, profile)
     if body is None or '"image"' in body:
         yield from _picture_problems(messages, limits)
-    groups = groups_of(messages, profile)
+    groups = groups_of(messages, profile, spots)
     yield from system_problems(groups)
     yield from duplicate_problems(groups)
     yield from pair_problems(groups, profile)
@@ -103,11 +104,13 @@ def _all_problems(
         yield from signature_problems(request, groups, verify)
 
 
-def _message_problems(request: Mapping[str, Any], messages: list[Any], profile: Profile) -> Iterator[Problem]:
+def _message_problems(
+    request: Mapping[str, Any], messages: list[Any], spots: Sequence[Sequence[Spot]], profile: Profile
+) -> Iterator[Problem]:
     system_allowed = bool(request.get("allow_system"))
     for at, message in enumerate(messages):
         last = at == len(messages) - 1
-        yield from message_problems(message, at, profile, system_allowed=system_allowed, last=last)
+        yield from message_problems(message, at, spots[at], profile, system_allowed=system_allowed, last=last)
 
 
 def _picture_problems(messages: list[Any], limits: Limits) -> Iterator[Problem]:

@@ -69,18 +69,23 @@ def _too_deep(messages: Sequence[Any]) -> bool:
 
 
 def _deeper(value: Any) -> bool:
-    level, depth = [value], 0
+    level, depth = _inner([[value]]), 0
     while level:
-        level = [
-            each
-            for one in level
-            if isinstance(one, dict | list)
-            for each in (one.values() if isinstance(one, dict) else one)
-        ]
+        level = _inner(level)
         depth += 1
         if depth > MAX_DEPTH:
             return True
     return False
+
+
+def _inner(level: Sequence[Any]) -> list[Any]:
+    """The lists and objects directly inside of these."""
+    found: list[Any] = []
+    for one in level:
+        for each in one.values() if isinstance(one, dict) else one:
+            if isinstance(each, dict | list):
+                found.append(each)
+    return found
 
 
 def writable_problems(request: Mapping[str, Any]) -> Iterator[Problem]:
@@ -259,7 +264,7 @@ def signature_problems(request: Mapping[str, Any], groups: Sequence[Group], veri
     for group in groups:
         for spot in group.spots:
             if spot.kind in THINKING:
-                text = verify(request, spot.message, spot.index)
+                text = verify(request, spot.message, spot.number)
                 if text is not None:
                     yield Problem(_signature_rule(text), spot.path, _placed(spot, text))
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
 class Profile(StrEnum):
@@ -123,15 +123,17 @@ def limits_of(request: Mapping[str, Any]) -> Limits:
     return Limits(**known)
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """One block and where it stands."""
+class Spot(NamedTuple):
+    """One block and where it stands. A tuple, because there is one for every block of a long history."""
 
-    path: str
     message: int
-    index: int
+    number: int
     kind: str
     block: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        return f"messages.{self.message}.content.{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,9 @@ class Group:
 
 
 def blocks_of(content: Any) -> list[Mapping[str, Any]]:
-    """The content as blocks: a string is one text block; what is not a block is left out."""
+    """The content as blocks: a string is one text block, an empty one none; what is not a block is left out."""
     if isinstance(content, str):
-        return [{"type": "text", "text": content}]
+        return [{"type": "text", "text": content}] if content else []
     if isinstance(content, list):
         return [block for block in content if isinstance(block, dict)]
     return []
@@ -156,14 +158,10 @@ def spots_of(message: Any, at: int) -> list[Spot]:
     """Every block of a message with its place."""
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
-        return [Spot(f"messages.{at}.content.0", at, 0, "text", {"type": "text", "text": content})]
+        return [Spot(at, 0, "text", block) for block in blocks_of(content)]
     if not isinstance(content, list):
         return []
-    return [
-        Spot(f"messages.{at}.content.{index}", at, index, kind_of(block), block)
-        for index, block in enumerate(content)
-        if isinstance(block, dict)
-    ]
+    return [Spot(at, index, kind_of(block), block) for index, block in enumerate(content) if isinstance(block, dict)]
 
 
 def kind_of(block: Mapping[str, Any]) -> str:
@@ -172,16 +170,21 @@ def kind_of(block: Mapping[str, Any]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def groups_of(messages: list[Any], profile: Profile) -> list[Group]:
+def all_spots(messages: list[Any]) -> list[list[Spot]]:
+    """The blocks of every message."""
+    return [spots_of(message, at) for at, message in enumerate(messages)]
+
+
+def groups_of(messages: list[Any], profile: Profile, spots_by_message: list[list[Spot]] | None = None) -> list[Group]:
     """The messages as `profile` pairs them; what is no message is left out."""
     groups: list[Group] = []
-    for at, message in enumerate(messages):
+    for at, spots in enumerate(spots_by_message or all_spots(messages)):
+        message = messages[at]
         if not isinstance(message, dict):
             continue
         role = str(message.get("role"))
-        spots = spots_of(message, at)
         if profile is Profile.FIRST_PARTY and groups and groups[-1].role == role:
             groups[-1].spots.extend(spots)
         else:
-            groups.append(Group(at, role, spots))
+            groups.append(Group(at, role, list(spots)))
     return groups

@@ -10,7 +10,7 @@ R60 R61 R62 R63      pictures
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from core.validator_images import base64_image, look_at
@@ -28,7 +28,6 @@ from core.validator_rules import (
     Problem,
     Profile,
     Spot,
-    spots_of,
 )
 
 ROLES: Final = frozenset({"user", "assistant"})
@@ -42,9 +41,9 @@ def _at(rule: str, path: str, text: str) -> Problem:
 
 
 def message_problems(
-    message: Any, at: int, profile: Profile, *, system_allowed: bool, last: bool
+    message: Any, at: int, spots: Sequence[Spot], profile: Profile, *, system_allowed: bool, last: bool
 ) -> Iterator[Problem]:
-    """Everything that is wrong with one message by itself."""
+    """Everything that is wrong with one message by itself. `spots` are its blocks."""
     path = f"messages.{at}"
     if not isinstance(message, dict):
         yield _at("R09", path, "Input should be a valid dictionary or object to extract fields from")
@@ -57,8 +56,21 @@ def message_problems(
         elif field not in MESSAGE_FIELDS:
             yield _at("R07", f"{path}.{field}", EXTRA)
     yield from _content_problems(message, path, profile, last)
-    for spot in spots_of(message, at):
-        yield from _block_problems(spot, role, profile)
+    for spot in spots:
+        if not _is_plain_text(spot.block):
+            yield from _block_problems(spot, role, profile)
+
+
+def _is_plain_text(block: Mapping[str, Any]) -> bool:
+    """The most frequent block by far, without anything that could be wrong with it."""
+    text = block.get("text")
+    return (
+        len(block) == 2
+        and block.get("type") == "text"
+        and isinstance(text, str)
+        and text != ""
+        and not text.isspace()
+    )
 
 
 def _role_problems(role: Any, at: int, system_allowed: bool) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ CASES = [
 ]
 
 WORDS = {
-    "R02": ("use the top-level 'system' parameter", "Input should be 'user' or 'assistant'"),
+    "R02": ("use the top-level 'system' parameter", "Input should be 'user' or 'assistant'", "role: Field required"),
     "R03": ('first message must use the "user" role',),
     "R04": ("does not support assistant message prefill",),
     "R05": ("final assistant content cannot end with trailing whitespace",),
