@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -168,20 +169,31 @@ async def test_a_steer_deleted_before_its_turn_began_starts_nothing(stage: Stage
     reply = await room.reply("also delete the old pods")
     await room.until(lambda: len(room.all("turns")) == 2)
     await stage.ends.slack.delete(room.channel, reply, ONCALL)
-    await room.until(lambda: any(row["state"] == "withdrawn" for row in room.all("messages")))
+    await stage.ends.slack.quiet()
     await stage.app.ledger.pause(False, "an operator")
     await ended(room, "steered", "cancelled")
     assert len(room.requests()) == 1 and "old pods" not in sent(room) + stored(room)
 
 
-async def test_a_steer_deleted_after_it_was_read_is_said_on_the_card(stage: Stage) -> None:
-    room = await stage.busy("read", say("One moment.") + call("look", room="read"), say("Both."))
+async def test_a_turn_that_goes_by_one_reply_ends_when_that_is_deleted(stage: Stage) -> None:
+    room = await stage.busy("alone", call("look", room="alone"))
     raw = Raw(room)
-    steer = raw.message("look at the old pods too")
+    steer = raw.message("look at the old pods instead")
     await raw.event(steer)
-    await room.until(lambda: len(room.all("turns")) == 2 and stage.gate.began.count("read") == 2)
-    await room.cards(at_least=2)
+    await room.until(lambda: stage.gate.began.count("alone") == 2)
     await raw.event(raw.deleted(steer))
+    await ended(room, "steered", "cancelled")
+    assert f"Stopped by <@{ENGINEER}>" in await room.card()
+
+
+async def test_one_of_several_words_deleted_after_they_were_read_is_said_on_the_card(stage: Stage) -> None:
+    room = await stage.busy("several", call("look", room="several"), say("Both."))
+    raw = Raw(room)
+    pods, queue = raw.message("look at the old pods too"), raw.message("and at the queue", ONCALL)
+    await asyncio.gather(raw.event(pods), raw.event(queue))
+    await room.until(lambda: stage.gate.began.count("several") == 2)
+    await room.cards(at_least=2)
+    await raw.event(raw.deleted(pods))
     await room.until(lambda: "1 message deleted after I had read it" in str(room.own("card")[-1]))
     assert room.all("stops") == []
     stage.let(room)

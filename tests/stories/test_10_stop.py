@@ -200,7 +200,7 @@ async def test_fifty_clicks_are_one_cancel_and_one_card(stage: Stage) -> None:
     room = await stage.busy("fifty")
     raw, card = Raw(room), (await room.cards())[0]
     turn = room.all("turns")[0]["id"]
-    ts = raw.ts().split(".")[0]
+    ts = int(raw.ts().split(".")[0]) + 1
     await asyncio.gather(
         *(raw.click(card, "stop_step", turn, ts=f"{ts}.{number * 20_000:06d}") for number in range(50))
     )
