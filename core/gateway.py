@@ -189,6 +189,9 @@ CUT_SHORT = asyncio.CancelledError()
 
 UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
 MOST_LINKS = 20
+BINARY_SAMPLE = 4_000
+SHORTEST_BINARY = 32
+UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\ufffd\ud800-\udfff]")
 
 
 async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseException:
@@ -199,7 +202,8 @@ async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseEx
         raise
     except BaseException as error:  # noqa: BLE001 - the door around a tool: whatever it raises is its result
         return error
-    return output if isinstance(output, ToolOutput) else TypeError("a tool returns a ToolOutput")
+    usable = isinstance(output, ToolOutput) and isinstance(output.text, str)
+    return output if usable else TypeError("a tool returns a ToolOutput with text")
 
 
 def _check_of(spec: ToolSpec) -> Draft202012Validator | None:
@@ -244,12 +248,23 @@ def recovered(call: Call, status: CallStatus, output: str | None) -> CallResult:
 
 
 def clean(text: str, limit: int) -> str:
-    """Tool output as it may be kept: no NUL, no lone surrogates, no secrets, no more than `limit` characters."""
+    """Tool output as it may be kept: no NUL, no lone surrogates, no secrets, no more than `limit` characters.
+
+    What is no text at all is not kept: nobody can read it, and it would be paid for with every later request.
+    """
+    if _is_binary(text):
+        return f"[binary: {len(text)} characters were not kept]"
     cut = text[: limit * 2].replace("\x00", "\ufffd")
     cut = redact(cut.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     if len(cut) <= limit and len(text) <= limit * 2:
         return cut
     return f"{cut[:limit]}\n[cut: {len(text) - limit} more characters were not kept]"
+
+
+def _is_binary(text: str) -> bool:
+    """Whether a tenth of the beginning is control characters, half characters, or what could not be decoded."""
+    sample = text[:BINARY_SAMPLE]
+    return len(sample) >= SHORTEST_BINARY and len(UNREADABLE.findall(sample)) * 10 > len(sample)
 
 
 def summarise(arguments: Mapping[str, Any]) -> str:

@@ -27,12 +27,12 @@ class Picture:
         return max(self.width, self.height)
 
 
-def look_at(data: str) -> Picture:
-    """The picture behind base64 text. Reads the head only, whatever its length."""
-    if any(ord(char) > 127 for char in data[:HEAD_CHARS]) or len(data.strip()) == 0:
+def look_at(data: str, chars: int = HEAD_CHARS) -> Picture:
+    """The picture behind base64 text. Reads no more than the first `chars` of it."""
+    head = data[:chars]
+    if not head.isascii() or not head.strip():
         return Picture(None)
-    head = data[:HEAD_CHARS]
-    head = head[: len(head) // 4 * 4] if len(data) > HEAD_CHARS else head
+    head = head[: len(head) // 4 * 4] if len(data) > chars else head
     try:
         raw = base64.b64decode(head + "=" * (-len(head) % 4), validate=True)
     except (binascii.Error, ValueError):

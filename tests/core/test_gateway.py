@@ -301,6 +301,10 @@ async def test_a_hundred_megabytes_are_cut_to_the_limit_and_say_so() -> None:
         ("\U0001f600", "\U0001f600"),
         ("token xoxb-1234-abcdef here", "token [redacted Slack token] here"),
         ("", ""),
+        ("\x7fELF\x02\x01\x01\x00\x00" * 10, "[binary: 90 characters were not kept]"),
+        ("\ufffdPNG\r\n\x1a\n" * 10, "[binary: 80 characters were not kept]"),
+        ("\x1b[31m500\x1b[0m checkout\n" * 3, "\x1b[31m500\x1b[0m checkout\n" * 3),
+        ("a\x00 b", "a\ufffd b"),
     ],
 )
 def test_output_is_cleaned_where_it_comes_in(said: str, kept: str) -> None:
