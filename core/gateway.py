@@ -254,11 +254,17 @@ def clean(text: str, limit: int) -> str:
     """
     if _is_binary(text):
         return f"[binary: {len(text)} characters were not kept]"
-    cut = text[: limit * 2].replace("\x00", "\ufffd")
-    cut = redact(cut.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    cut = redact(whole(text[: limit * 2]))
     if len(cut) <= limit and len(text) <= limit * 2:
         return cut
     return f"{cut[:limit]}\n[cut: {len(text) - limit} more characters were not kept]"
+
+
+def whole(text: str) -> str:
+    """Text that everybody can write: no NUL, and no half of a character without the other."""
+    if not text.isascii():
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\x00", "\ufffd")
 
 
 def _is_binary(text: str) -> bool:

@@ -16,6 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack.attachments import FILE_BYTES, Room, block_of
 from bot.slack.rendering import thread_context
 from bot.slack.verdict import read_failure
+from core.gateway import whole
 from core.history import user_block
 from core.ledger import Surroundings, Wanted
 from core.marker import marker_of
@@ -81,7 +82,7 @@ class SlackReader:
             if not found:
                 return f"[The thread above this message could not be read: {verdict.error}]"
         said = [kept for message in found.values() if (kept := self._conversation(message)) is not None]
-        return thread_context(said, wanted.before_ts, THREAD_CHARS)
+        return whole(thread_context(said, wanted.before_ts, THREAD_CHARS))
 
     def _conversation(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A message without what is control in it; None when nothing is left, or when it is not for us."""

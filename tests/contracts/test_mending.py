@@ -342,3 +342,13 @@ async def test_a_prompt_that_is_too_long_is_no_end_of_a_session(sqlite_database:
             thread.model.lines = lines[number * 3 :]
             assert await thread.settled(number + 1) == ["completed"] * (number + 1)
         assert "condensed" in [row["kind"] for row in await thread.rows("entries")]
+
+
+async def test_half_a_character_in_what_was_read_from_slack_stops_nobody(database: Database) -> None:
+    house = House(database)
+    asked = await house.say("why?")
+    around = Surroundings("half \ud83d of it, and \0", [{"type": "text", "text": "\udc00 attached"}])
+    assert asked.session is not None
+    assert await house.ledger.claim(asked.session, "w1", FROZEN, surroundings=around) is not None
+    kept = await house.ledger.history(asked.session)
+    assert "half \ufffd of it" in str(kept) and "\ufffd attached" in str(kept)
