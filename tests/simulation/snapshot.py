@@ -115,7 +115,9 @@ def messages_of(entries: Iterable[Row]) -> list[dict[str, Any]]:
     """The messages of the request that these entries make."""
     messages: list[dict[str, Any]] = []
     for entry in entries:
-        if messages and messages[-1]["role"] == role(entry):
+        if entry["kind"] in ("mended", "condensed"):
+            messages = body(entry)
+        elif messages and messages[-1]["role"] == role(entry):
             messages[-1]["content"] += body(entry)
         else:
             messages.append({"role": role(entry), "content": body(entry)})
