@@ -24,5 +24,5 @@ def test_every_picture_and_every_file_that_the_readme_names_is_there() -> None:
 
 def test_the_targets_that_the_readme_names_are_in_the_makefile() -> None:
     makefile = (HOUSE / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"make (\w+)", README):
+    for target in re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
