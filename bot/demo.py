@@ -40,7 +40,7 @@ SCRIPTED = "scripted-model"
 IMPATIENT = Limits(drain_s=6.0, drain_stream_margin_s=4.0)
 """Somebody waits at the keyboard for the end, and no other worker for the turn: it gets less time than in `serve`."""
 SLOW_LOGS_S = 8.0
-CONNECT_S = 30.0
+CONNECT_S = 600.0
 INCIDENT = "C0INCIDENT"
 ON_CALL = frozenset({"U0ONCALL"})
 
@@ -115,7 +115,7 @@ NOTE = "Mention @Pilothouse in #incident-checkout, reply in the thread to redire
 
 async def _demo(port: int, data: Path, speed: float, browser: bool, began: float) -> None:
     api_key = os.environ.get("ANTHROPIC_API_KEY", "").strip()
-    model_name = os.environ.get("PILOTHOUSE_MODEL", "") or (DEFAULT_MODEL if api_key else SCRIPTED)
+    model_name = os.environ.get("PILOTHOUSE_MODEL", "") or DEFAULT_MODEL if api_key else SCRIPTED
     async with town(data, port=port, speed=speed, api_key=api_key, model_name=model_name, limits=IMPATIENT) as made:
         if not made.slack.messages(INCIDENT):
             await made.slack.post_alert(INCIDENT, quiet=True)

@@ -42,8 +42,9 @@ class Demo:
         async with self._http.post(f"{self.url}/playground/message", json=body) as answer:
             return str((await answer.json())["ts"])
 
-    async def thread(self, root: str) -> list[Any]:
-        where = {"channel": CHANNEL, "thread_ts": root}
+    async def thread(self, root: str | None = None) -> list[Any]:
+        """A thread, or the channel."""
+        where = {"channel": CHANNEL} | ({"thread_ts": root} if root else {})
         async with self._http.get(f"{self.url}/playground/messages", params=where) as answer:
             return list((await answer.json())["messages"])
 
@@ -79,12 +80,15 @@ async def demo(data: Path, log: Path, speed: str) -> AsyncIterator[Demo]:
 async def test_a_demo_ends_cleanly_in_the_middle_of_a_turn_and_the_next_one_goes_on_with_it(tmp_path: Path) -> None:
     async with demo(tmp_path / "data", tmp_path / "first.log", "2") as first:
         assert f"Open     {first.url}" in first.said() and "Ctrl-C" in first.said()
+        alert = await first.thread()
+        assert "CheckoutErrorRate" in str(alert)
         root = await first.ask(QUESTION)
         await first.reads(root, "prometheus query")
         assert await first.interrupt() == 0
         assert first.said().endswith("Ending (Ctrl-C again ends at once) ...\nEnded. Nothing is left running.\n")
         assert "Traceback" not in first.said()
     async with demo(tmp_path / "data", tmp_path / "second.log", "20") as second:
+        assert (await second.thread())[0] == alert[0]
         await second.reads(root, "Answered below.")
         cards = [m for m in await second.thread(root) if "Answered below." in str(m.get("blocks"))]
         assert len(cards) == 1 and "stop_step" not in str(cards)
