@@ -104,7 +104,7 @@ def _bonds(
             if block.get("type") == "thinking":
                 yield (at, index), block, _digest(chain), _closed(whole)
                 chain = str(block.get("signature"))
-            if block.get("type") not in THINKING:
+            if str(block.get("type")) not in THINKING:
                 whole.update(f"{', ' if said else ''}{_json(_unmarked(block))}".encode())
                 said = True
         if at_end and at == len(request["messages"]) - 1:

@@ -193,7 +193,7 @@ def _request_of(given: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
 
 def _running(request: Mapping[str, Any], in_flight: Collection[str]) -> frozenset[str]:
     named = request.get("in_flight")
-    return frozenset(in_flight) | frozenset(named if isinstance(named, list) else ())
+    return frozenset(in_flight) | frozenset(map(str, named) if isinstance(named, list) else ())
 
 
 def _has_news(scene: Scene) -> bool:

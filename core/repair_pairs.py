@@ -214,9 +214,10 @@ class _Writer:
             self._scene.note("R28", line.path, f"the tool name {text!r} is sent as {legal}")
         return legal
 
-    def _tool_names(self) -> set[Any]:
+    def _tool_names(self) -> set[str]:
         tools = self._scene.now("tools")
-        return {tool.get("name") for tool in tools or [] if isinstance(tool, Mapping)}
+        given = tools if isinstance(tools, list) else []
+        return {str(tool.get("name")) for tool in given if isinstance(tool, Mapping)}
 
     def _results(self, step: _Step, line: Line) -> list[Block]:
         """One result for each call: as they stood when all stood there, else in the order of the calls."""

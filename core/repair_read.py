@@ -15,7 +15,7 @@ from core.messages import Block
 from core.repair_foreign import foreign_calls, translated_block, translated_message
 from core.repair_lines import Line, Scene, text_block
 from core.repair_words import NO_OUTPUT, as_text, foreign_block, foreign_role, marked
-from core.validator_rules import RESULT_PARTS, SHAPES
+from core.validator_rules import IMAGE_SOURCES, RESULT_PARTS, SHAPES
 
 ROLES: Final[Mapping[str, str]] = {
     "user": "user",
@@ -172,8 +172,12 @@ def _is_hollow(block: Mapping[str, Any]) -> bool:
     kind = str(block["type"])
     if kind == "text":
         return not isinstance(block.get("text"), str)
+    source = block.get("source")
+    if kind == "image" and isinstance(source, Mapping):
+        field = IMAGE_SOURCES.get(str(source.get("type")))
+        return field is None or not isinstance(source.get(field), str)
     if kind in ("image", "document"):
-        return not isinstance(block.get("source"), Mapping)
+        return not isinstance(source, Mapping)
     if kind in ("search_result", "container_upload", "compaction"):
         return any(name not in block for name in SHAPES[kind].required)
     return False

@@ -86,6 +86,8 @@ SHAPES: Final[Mapping[str, Shape]] = {
 }
 
 RESULT_PARTS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
+IMAGE_SOURCES: Final[Mapping[str, str]] = {"base64": "data", "url": "url", "file": "file_id"}
+"""The kinds of sources of a picture, and the field that each needs."""
 IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
@@ -114,13 +116,30 @@ class Limits:
     many_image_pixels: int = 2000
 
 
+ALIASES: Final[Mapping[str, str]] = {
+    "max_image_bytes": "image_bytes",
+    "max_image_pixels": "image_pixels",
+    "max_image_px": "image_pixels",
+    "image_px": "image_pixels",
+    "max_dimension": "image_pixels",
+    "max_image_dimension": "image_pixels",
+    "many_images_pixels": "many_image_pixels",
+    "many_images_px": "many_image_pixels",
+    "many_image_px": "many_image_pixels",
+    "max_many_image_pixels": "many_image_pixels",
+    "max_images": "many_images",
+}
+"""Other names under which a request may carry smaller limits."""
+
+
 def limits_of(request: Mapping[str, Any]) -> Limits:
     """The limits that hold for `request`; what it doesn't name keeps the API's value."""
     given = request.get("limits")
     if not isinstance(given, Mapping):
         return Limits()
-    known = {name: value for name, value in given.items() if name in Limits.__slots__ and isinstance(value, int)}
-    return Limits(**known)
+    named = {ALIASES.get(str(name), str(name)): value for name, value in given.items()}
+    known = {name: value for name, value in named.items() if name in Limits.__slots__ and type(value) is int}
+    return Limits(**{name: value for name, value in known.items() if value > 0})
 
 
 class Spot(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, Final
 from core.validator_images import base64_image, look_at
 from core.validator_rules import (
     CALL_ID,
+    IMAGE_SOURCES,
     IMAGE_TYPES,
     NARROW_TOOL_NAME,
     RESULT_PARTS,
@@ -75,7 +76,7 @@ def _is_plain_text(block: Mapping[str, Any]) -> bool:
 
 def _role_problems(role: Any, at: int, system_allowed: bool) -> Iterator[Problem]:
     path = f"messages.{at}"
-    if role in ROLES or (role == "system" and system_allowed and at > 0):
+    if isinstance(role, str) and (role in ROLES or (role == "system" and system_allowed and at > 0)):
         return
     if role == "system":
         yield _at("R02", path, "use the top-level 'system' parameter for the initial system prompt")
@@ -121,7 +122,7 @@ def _block_problems(spot: Spot, role: Any, profile: Profile) -> Iterator[Problem
     if shape is None or not shape.roles:
         yield _unknown_type(spot.block, spot.path)
         return
-    if role in ROLES and role not in shape.roles:
+    if isinstance(role, str) and role in ROLES and role not in shape.roles:
         other = "user" if role == "assistant" else "assistant"
         path = f"messages.{spot.message}"
         yield Problem("R25", spot.path, f"{path}: `{spot.kind}` blocks can only be in `{other}` messages")
@@ -240,7 +241,7 @@ def _kind(part: Any) -> Any:
 def _part_problems(part: Any, path: str) -> Iterator[Problem]:
     if not isinstance(part, dict):
         yield _at("R29", path, "Input should be a valid dictionary")
-    elif part.get("type") not in RESULT_PARTS:
+    elif str(part.get("type")) not in RESULT_PARTS:
         yield Problem("R29", path, _unknown_type(part, path).problem)
     else:
         yield from field_problems(part, path)
@@ -264,8 +265,12 @@ def _source_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]:
     source = block.get("source")
     if "source" in block and not isinstance(source, dict):
         yield _at("R09", f"{path}.image.source", "Input should be a valid dictionary")
-    elif isinstance(source, dict) and source.get("type") not in ("base64", "url", "file"):
-        yield _at("R09", f"{path}.image.source", "Input should be 'base64', 'url' or 'file'")
+    elif isinstance(source, dict):
+        field = IMAGE_SOURCES.get(str(source.get("type")))
+        if field is None:
+            yield _at("R09", f"{path}.image.source", "Input should be 'base64', 'url' or 'file'")
+        elif not isinstance(source.get(field), str):
+            yield _at("R09", f"{path}.image.source.{source['type']}.{field}", REQUIRED)
 
 
 def image_problems(block: Mapping[str, Any], path: str, limits: Limits, *, many: bool) -> Iterator[Problem]:

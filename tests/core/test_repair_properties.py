@@ -1,7 +1,7 @@
 """The suture on generated histories: healthy ones come out as they are, damaged ones come out valid or named.
 
 A damaged history is a healthy one with one to six damages, each a way in which stores, gateways and clients
-really break them. About a thousand damages a run.
+really break them. A thousand damaged histories a run.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def test_a_healthy_history_comes_out_byte_for_byte(history: History, profile: Pr
     assert sutured.repairs == []
 
 
-@settings(QUIET, max_examples=350)
+@settings(QUIET, max_examples=1000)
 @given(damaged(), st.sampled_from(list(Profile)))
 def test_a_damaged_history_comes_out_valid_honest_and_for_good(request: dict[str, Any], profile: Profile) -> None:
     given_, before = copy.deepcopy(request), repr(request)
@@ -260,6 +260,68 @@ def test_a_damaged_history_comes_out_valid_honest_and_for_good(request: dict[str
         return
     _is_valid_for_good(request, sutured, profile)
     _is_honest(given_, sutured)
+
+
+JUNK: list[Any] = [
+    *(
+        None,
+        0,
+        -1,
+        1.5,
+        True,
+        "",
+        " ",
+        "x",
+        "\ud800",
+        "\0",
+        float("nan"),
+        10**30,
+        [],
+        {},
+        ["x"],
+        {"a": 1},
+        [[]],
+        [{}],
+    ),
+    *({"type": "text"}, {"type": ["x"]}, "tool_use", [{"type": "text", "text": "n"}], {"type": "text", "text": "o"}),
+]
+FIELDS = [
+    *("type", "role", "content", "id", "tool_use_id", "name", "input", "text"),
+    *("source", "is_error", "cache_control", "tool_calls", "parts", "data"),
+]
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inner:
+        yield from places(each, (*place, name))
+
+
+def put_junk_somewhere(rng: random.Random, request: dict[str, Any]) -> None:
+    """A value of any shape in any place, or under a name of the API where it does not belong."""
+    place = rng.choice([place for place in places(request) if len(place) > 1])
+    inside: Any = request
+    for name in place[:-1]:
+        inside = inside[name]
+    inside[rng.choice(FIELDS) if isinstance(inside, dict) and rng.random() < 0.3 else place[-1]] = copy.deepcopy(
+        rng.choice(JUNK)
+    )
+
+
+@settings(QUIET, max_examples=250)
+@given(damaged(), st.integers(0, 2**32), st.integers(1, 4), st.sampled_from(list(Profile)))
+def test_junk_in_any_place_is_sewn_or_named(
+    request: dict[str, Any], seed: int, pieces: int, profile: Profile
+) -> None:
+    rng = random.Random(seed)
+    for _ in range(pieces):
+        if any(len(place) > 1 for place in places(request)):
+            put_junk_somewhere(rng, request)
+    sutured = sewn(request, profile)
+    if sutured is not None:
+        _is_valid_for_good(request, sutured, profile)
 
 
 def _is_valid_for_good(request: Mapping[str, Any], sutured: Sutured, profile: Profile) -> None:
