@@ -25,7 +25,10 @@ def fetch(
         typer.Option("--allow", metavar="DOMAIN", help="A domain that may be read; .example.com for all below it."),
     ] = None,
 ) -> None:
-    """Print a web page as Markdown; exits 3 with `refused: <why>`."""
+    """Read a web page as the model would, or say why it is refused.
+
+    A refusal exits 3 with `refused: <why>`.
+    """
     proxy = WebProxy(allow or [], now=time.time, clock=time.monotonic)
     try:
         page = asyncio.run(proxy.read(url))
