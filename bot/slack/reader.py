@@ -6,6 +6,7 @@ Control is no conversation here either: stop words are left out of the thread, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.attachments import FILE_BYTES, Room, block_of
 from bot.slack.rendering import thread_context
-from bot.slack.verdict import read_failure
+from bot.slack.verdict import NOT_YET, read_failure
 from core.gateway import whole
 from core.history import user_block
 from core.ledger import Surroundings, Wanted
@@ -25,7 +26,9 @@ from core.stop_words import DEFAULT, StopWords
 
 log = structlog.get_logger(__name__)
 
-PAGE = 200
+PAGE = 1000
+SHORT_WAIT_S = 5.0
+RETRY_S = 0.5
 PAGES = 25
 THREAD_CHARS = 12_000
 FILES = 5
@@ -68,10 +71,7 @@ class SlackReader:
         cursor: str | None = None
         try:
             for _ in range(PAGES):
-                response = await self._client.conversations_replies(
-                    channel=wanted.channel, ts=wanted.thread_ts, limit=PAGE, cursor=cursor
-                )
-                data = response.data if isinstance(response.data, dict) else {}
+                data = await self._page(wanted, cursor)
                 found |= {str(message.get("ts")): message for message in data.get("messages") or ()}
                 cursor = (data.get("response_metadata") or {}).get("next_cursor") or None
                 if cursor is None:
@@ -83,6 +83,21 @@ class SlackReader:
                 return f"[The thread above this message could not be read: {verdict.error}]"
         said = [kept for message in found.values() if (kept := self._conversation(message)) is not None]
         return whole(thread_context(said, wanted.before_ts, THREAD_CHARS))
+
+    async def _page(self, wanted: Wanted, cursor: str | None) -> Mapping[str, Any]:
+        """One page, asked for again if Slack is busy for no longer than a person would wait."""
+        for patience_s in (SHORT_WAIT_S, SHORT_WAIT_S, 0.0):
+            try:
+                response = await self._client.conversations_replies(
+                    channel=wanted.channel, ts=wanted.thread_ts, limit=PAGE, cursor=cursor
+                )
+                return response.data if isinstance(response.data, dict) else {}
+            except Exception as error:
+                verdict = read_failure(error)
+                if verdict.meaning not in NOT_YET or verdict.wait_s > patience_s or not patience_s:
+                    raise
+                await asyncio.sleep(verdict.wait_s or RETRY_S)
+        raise AssertionError("the last try has no patience")
 
     def _conversation(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A message without what is control in it; None when nothing is left, or when it is not for us."""

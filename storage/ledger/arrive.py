@@ -220,7 +220,7 @@ async def _apply(
         case Effect.STOP | Effect.TOMBSTONE | Effect.CANCEL_TURN:
             return None, await stopping.stop(tx, ids, dialect, scene, arrival, decision, message)
         case Effect.REPLACE_TEXT:
-            await _change(tx, scene, text=arrival.text)
+            await _change(tx, scene, text=arrival.text, files=dump([asdict(file) for file in arrival.files]))
         case Effect.WITHDRAW:
             await _change(tx, scene, state="withdrawn")
             if await _nobody_asks(tx, scene):
