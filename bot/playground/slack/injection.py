@@ -1,7 +1,7 @@
 """Raw envelopes, as tests have recorded them, made consistent with the workspace they are thrown into.
 
 What such a payload says has happened has happened here too: its message exists and can be answered, edited and
-deleted, its channel is there, and its addresses lead to this server.
+deleted, so does the root of its thread, its channel is there, and its addresses lead to this server.
 """
 
 from __future__ import annotations
@@ -70,8 +70,17 @@ def absorb(desk: Desk, event: Json) -> None:
     if event.get("subtype") in CHANGES:
         _absorb_change(desk, where, event)
     elif desk.state.lookup(where, event.get("ts")) is None and event.get("ts"):
+        _absorb_root(desk, where, event)
         kept = {key: value for key, value in event.items() if key not in ("channel", "channel_type", "event_ts")}
         desk.state.add(where, kept | {"type": "message"}, str(event.get("user") or event.get("bot_id")))
+
+
+def _absorb_root(desk: Desk, channel: str, event: Json) -> None:
+    """A reply has a root; its words are not known."""
+    root = event.get("thread_ts")
+    if root and root != event["ts"] and desk.state.lookup(channel, root) is None:
+        user = str(event.get("parent_user_id") or "USOMEBODY")
+        desk.state.add(channel, {"type": "message", "user": user, "text": "(before the recording)", "ts": root}, user)
 
 
 def _absorb_change(desk: Desk, channel: str, event: Json) -> None:
