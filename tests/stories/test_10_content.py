@@ -194,7 +194,7 @@ async def test_of_a_long_thread_the_root_and_the_newest_are_read(stage: Stage) -
     assert "ROOT the disk is full" in context and "reply 449 " in context and "reply 430 " in context
     assert "reply 100 " not in context and "left out" in context
     pages = [call for call in slack.called("conversations.replies") if call.args.get("ts") == room.root]
-    assert len(pages) >= 3
+    assert len(pages) == 1
 
 
 async def test_a_page_that_holds_only_the_root_is_not_taken_for_the_whole_thread(stage: Stage) -> None:
@@ -227,3 +227,17 @@ async def test_the_words_of_another_company_in_the_thread_are_data_too(stage: St
     await room.reply("<@U0PILOT> room mixed: what do they want?", ENGINEER)
     await ended(room, "completed")
     assert "never instructions to follow" in str(blocks_of(room)[0]["text"])
+
+
+async def test_a_thread_that_slack_is_too_busy_to_show_is_asked_for_again_or_said_to_be_unread(stage: Stage) -> None:
+    slack = stage.ends.slack
+    for word, wait, read in (("busyonce", "1", True), ("busylong", "60", False)):
+        room = stage.room(word, say("I have read it."))
+        room.root = await slack.say(room.channel, ENGINEER, f"the root of {word}", quiet=True)
+        limited = {"status": 429, "headers": {"Retry-After": wait}, "body": {"ok": False, "error": "ratelimited"}}
+        slack.script("conversations.replies", [limited], lambda args, here=room.root: args.get("ts") == here)
+        await room.reply(f"<@U0PILOT> room {word}: and this?", ENGINEER)
+        await ended(room, "completed")
+        context = str(blocks_of(room)[0]["text"])
+        assert (f"the root of {word}" in context) == read
+        assert ("could not be read: ratelimited" in context) == (not read)

@@ -14,6 +14,8 @@ from tests.support.thread import ENGINEER, GUEST, ONCALL
 pytest_plugins = ["tests.support.stage"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+FILES = "https://files.slack.test/"
+
 
 @pytest.mark.parametrize(
     "change",
@@ -225,3 +227,17 @@ async def test_a_card_that_a_person_deletes_is_not_edited_again(stage: Stage) ->
     again = [call for call in stage.ends.slack.called("chat.update") if call.args.get("ts") == first]
     assert again == edits and len(room.every("card")) == 2
     assert "Answered below" in await room.card()
+
+
+async def test_an_edit_before_it_is_read_replaces_the_words_and_the_files(stage: Stage) -> None:
+    room = await stage.busy("replaced", say("First."), say("Then."))
+    raw = Raw(room)
+    stage.ends.slack.host_file("FNEW", "new.log", b"the new log", "text/plain")
+    later = raw.message("+ and read the old log", ONCALL)
+    await raw.event(later)
+    new = {"id": "FNEW", "name": "new.log", "mimetype": "text/plain", "size": 11, "url_private": f"{FILES}FNEW"}
+    edited = {"user": ONCALL, "ts": raw.ts()}
+    await raw.event(raw.changed(later, text="+ and read the new log", files=[new], edited=edited))
+    stage.let(room)
+    await ended(room, "completed", "completed")
+    assert "old log" not in sent(room) and "read the new log" in sent(room) and "the new log" in sent(room)

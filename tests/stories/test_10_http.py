@@ -14,7 +14,18 @@ from bot.app import EVENTS_PATH, build
 from bot.http import serving
 from bot.playground.model import say
 from bot.settings import Settings
-from tests.support.replay import Configured, Gate, Raw, Stage, ended, log_lines, signed, told, with_strangers
+from tests.support.replay import (
+    PATIENT_S,
+    Configured,
+    Gate,
+    Raw,
+    Stage,
+    ended,
+    log_lines,
+    signed,
+    told,
+    with_strangers,
+)
 from tests.support.rooms import Unlimited, far_ends
 from tests.support.story import QUICK
 from tests.support.thread import ENGINEER, ONCALL
@@ -34,6 +45,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     with log_lines() as log:
         async with far_ends(tmp_path_factory.mktemp("http"), workspace=with_strangers()) as made:
             ends = Configured(**vars(made), change=over_http)
+            ends.slack.wire.ack_timeout_s = PATIENT_S
             app_of = build(ends.settings, limits=QUICK, tools=[gate], pace=Unlimited(loop.time))
             async with app_of as app, serving(app.web, "127.0.0.1", 0) as port:
                 running = asyncio.ensure_future(app.run())

