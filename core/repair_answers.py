@@ -2,7 +2,8 @@
 
 A result belongs to the message in front of it. One that comes later is moved to its call, unless that call has
 an answer already: a real one makes it a second report, a placeholder means that the model has gone on from
-there and that the placeholder is history. Either way the late result is kept as marked text.
+there and that the placeholder is history. Either way the late result is kept as marked text. One that was stored
+right in front of its call, which nothing else answers, was stored in the wrong order and is moved behind it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ def _key(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+@dataclass(slots=True)
+class _Early:
+    """A result that no call stands in front of, and the call right behind it, if there is one."""
+
+    block: Block
+    raw_id: str
+    line: Line
+    place: tuple[int, int]
+    call: Call | None = None
+
+
 class Answers:
     """Every call of a history with its results.
 
@@ -62,6 +74,8 @@ class Answers:
         self._scene = scene
         self._latest: dict[str, Call] = {}
         self._current: list[Call] = []
+        self._before: dict[str, _Early] = {}
+        self._orphans: list[_Early] = []
         self.calls: dict[int, list[Call]] = {}
         self.texts: dict[tuple[int, int], list[Block]] = {}
         self.places: dict[int, int] = {}
@@ -70,6 +84,20 @@ class Answers:
                 self._open(index, line)
             elif line.role == "user":
                 self._close(index, line)
+        for early in self._orphans:
+            self._settle(early)
+
+    def _settle(self, early: _Early) -> None:
+        """A result without a call in front of it belongs to the call behind it, or to none."""
+        call = early.call
+        if call is None or call.results:
+            what = f"a result without its call is kept as marked text ({early.raw_id})"
+            self._scene.note("R21", early.line.path, what)
+            self.texts[early.place] = result_as_text(early.block, early.raw_id, known_call=False)
+            return
+        self._scene.note("R21", early.line.path, f"the result of {early.raw_id} moved behind its call")
+        call.results.append(early.block)
+        self.texts[early.place] = []
 
     def _open(self, index: int, line: Line) -> None:
         self._current = [
@@ -81,8 +109,12 @@ class Answers:
         for call in self._current:
             if call.raw_id is not None:
                 self._latest[call.raw_id] = call
+                if call.raw_id in self._before:
+                    self._before.pop(call.raw_id).call = call
+        self._before = {}
 
     def _close(self, index: int, line: Line) -> None:
+        self._before = {}
         waiting: dict[str | None, deque[Call]] = {}
         for call in self._current:
             waiting.setdefault(call.raw_id, deque()).append(call)
@@ -91,6 +123,10 @@ class Answers:
                 continue
             raw_id = _key(block.get("tool_use_id"))
             found = self._only_open() if raw_id is None else _next(waiting.get(raw_id))
+            if found is None and raw_id is not None and raw_id not in self._latest and not is_placeholder(block):
+                self._before[raw_id] = _Early(block, raw_id, line, (index, at))
+                self._orphans.append(self._before[raw_id])
+                continue
             if found is None:
                 self.texts[index, at] = self._elsewhere(block, raw_id, line)
                 continue
