@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bot.commands.timeline import timeline
 from bot.playground.model import Reply, call, http_error, say, think
 from core.history import flatten
 from core.messages import TurnId
+from core.ports import ToolOutput
 from storage.reports import turn_story
 from storage.tables import entries
 from tests.support.scene import tool
@@ -100,3 +102,59 @@ async def test_a_history_that_the_api_refuses_for_good_is_told_and_the_thread_li
         assert "metrics says" in sent and "and now?" in sent
         models = {request["model"] for request in thread.requests()}
         assert len(models) == 1
+
+
+async def test_no_model_is_sent_the_thinking_of_another_one(tmp_path: Path) -> None:
+    """The ladder asks the fallback model in the first turn; the second is the first model's again."""
+    silent = think("I know it, and do not say it.")
+    told = [think("So I say it.") + say("The fallback knows it."), think("Hm.") + say("Again."), say("And again.")]
+    async with town_of(tmp_path, LOOK, silent, silent, *told) as thread:
+        await thread.ask(ASK)
+        await thread.answers(1)
+        await thread.reply(AGAIN)
+        await thread.answers(2)
+        await thread.reply(AGAIN)
+        assert await thread.released(3) == ["completed"] * 3
+        assert thread.town.model is not None and thread.town.model.violations == []
+        main, fallback = (thread.requests()[at]["model"] for at in (0, 3))
+        assert main != fallback
+        assert [request["model"] for request in thread.requests()] == [main] * 3 + [fallback] + [main] * 2
+        first, second, third, fourth, fifth, sixth = (blocks(request) for request in thread.requests())
+        assert second[: len(first)] == first and third[: len(second)] == second
+        assert "thinking" in str(third) and "thinking" not in str(fourth)
+        assert fifth[: len(fourth)] == fourth and "thinking" not in str(fifth)
+        assert sixth[: len(fifth)] == fifth and "Hm." in str(sixth)
+
+
+async def test_a_thread_that_grows_too_long_is_condensed_and_goes_on(tmp_path: Path) -> None:
+    async def long(arguments: Mapping[str, Any]) -> ToolOutput:
+        noise = "GET /health 200\n" * 120
+        return ToolOutput(f"{noise}gateway-{arguments['n']} timed out after 300ms\n{noise}")
+
+    rounds = 6
+    lines: list[Reply] = []
+    for number in range(rounds):
+        lines.append(think(f"Look at {number}.") + call("logs", n=number))
+        lines.append(say(f"gateway-{number} timed out."))
+    limits = replace(QUICK, condense_at_tokens=4_000, condense_to_tokens=1_500)
+    tools = [tool("logs", long)]
+    async with in_town(tmp_path, script=lines, limits=limits, tools=tools, speed=20) as thread:
+        for number in range(rounds):
+            words = f"<@U0PILOT> question {number}, what is going on?"
+            await (thread.reply(words) if number else thread.ask(words))
+            await thread.answers(number + 1)
+        assert await thread.released(rounds) == ["completed"] * rounds
+        assert thread.town.model is not None and thread.town.model.violations == []
+        kinds = [row["kind"] for row in await thread.rows("entries", "seq")]
+        assert "condensed" in kinds
+        last = str(thread.requests()[-1]["messages"])
+        assert all(f"question {number}, what" in last for number in range(rounds))
+        assert all(f"gateway-{number} timed out after 300ms" in last for number in range(rounds))
+        assert await thread.rows("repairs") == []
+        for row in await thread.rows("turns"):
+            async with thread.town.app.db.reading() as tx:
+                told = [str(event) for event in timeline(await turn_story(tx, TurnId(row["id"])))]
+            if any("shorter form" in line for line in told):
+                break
+        else:
+            raise AssertionError("no timeline tells of the condensation")

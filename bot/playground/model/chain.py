@@ -4,9 +4,10 @@ A request is flattened to its list of (role, block). Cache marks are not content
 block, and the order of keys means nothing; so two requests say the same if and only if their chains are equal,
 and one extends the other if and only if it begins with the other's links.
 
-A thinking block's signature binds three things: its own text, everything before it except other thinking
-(system, tools, messages), and the thinking block before it. So a changed text is told from a changed prefix,
-thinking may be left out from the start or from the end, and a gap in the middle is noticed.
+A thinking block's signature binds four things: the model that thought it, its own text, everything before it except
+other thinking (system, tools, messages), and the thinking block before it. So a changed text is told from a changed
+prefix, thinking may be left out from the start or from the end, a gap in the middle is noticed, and no model takes
+another one's thinking.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class Flat:
         messages, metadata, tools = body.get("messages"), body.get("metadata"), body.get("tools")
         self.system = digest(canonical(blocks_of(body.get("system"))))
         self.tools = digest(canonical(without_marks(tools or [])))
+        self.model = str(body.get("model"))
         self.user = str(metadata.get("user_id") or "") if isinstance(metadata, dict) else ""
         self.links = [
             Link(m, b, str(message.get("role")), block, canonical(block))
@@ -104,19 +106,19 @@ class Signer:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def sign(self, thinking: str, prefix: Digest, before: Digest) -> str:
+    def sign(self, thinking: str, model: str, prefix: Digest, before: Digest) -> str:
         """The signature of `thinking` behind `prefix` and behind the thinking block `before`; no two are equal."""
         bound = prefix + before.ljust(SIZE, b"\0") + secrets.token_bytes(SIZE)
-        return base64.b64encode(bound + self._mac(bound, thinking)).decode()
+        return base64.b64encode(bound + self._mac(bound, model, thinking)).decode()
 
-    def problem(self, block: Mapping[str, Any], prefix: Digest, before: Digest | None) -> str | None:
+    def problem(self, block: Mapping[str, Any], model: str, prefix: Digest, before: Digest | None) -> str | None:
         """The text of what is wrong, with places left open; `before` None: no thinking was kept before it."""
         try:
             signed = base64.b64decode(str(block.get("signature", "")), validate=True)
         except (binascii.Error, ValueError):
             return INVALID
         bound, mac = signed[: 3 * SIZE], signed[3 * SIZE :]
-        if not hmac.compare_digest(mac, self._mac(bound, str(block.get("thinking", "")))):
+        if not hmac.compare_digest(mac, self._mac(bound, model, str(block.get("thinking", "")))):
             return INVALID
         if bound[:SIZE] != prefix:
             return UNBOUND.replace("{what}", CHANGED)
@@ -124,8 +126,8 @@ class Signer:
             return UNBOUND.replace("{what}", MISSING)
         return None
 
-    def _mac(self, bound: bytes, thinking: str) -> bytes:
-        message = bound + thinking.encode("utf-8", "surrogatepass")
+    def _mac(self, bound: bytes, model: str, thinking: str) -> bytes:
+        message = digest(model.encode()) + bound + thinking.encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, message, hashlib.sha256).digest()[:SIZE]
 
 
@@ -134,6 +136,7 @@ class Binding:
 
     def __init__(self, signer: Signer, flat: Flat) -> None:
         self._signer = signer
+        self._model = flat.model
         self._prefix = digest(flat.system, flat.tools)
         self._thought: Digest | None = None
         self.bad: dict[tuple[int, int], str] = {}
@@ -144,7 +147,7 @@ class Binding:
 
     def _check(self, link: Link) -> None:
         """Keep the API's text for a bad thinking block in `bad`, by the numbers of message and block."""
-        problem = self._signer.problem(link.block, self._prefix, self._thought)
+        problem = self._signer.problem(link.block, self._model, self._prefix, self._thought)
         if problem is not None:
             named = problem.replace("{m}", str(link.message)).replace("{b}", str(link.number))
             self.bad[link.message, link.number] = named
@@ -161,4 +164,4 @@ class Binding:
 
     def sign(self, thinking: str) -> str:
         """The signature for `thinking` at this place."""
-        return self._signer.sign(thinking, self._prefix, self._thought or START)
+        return self._signer.sign(thinking, self._model, self._prefix, self._thought or START)

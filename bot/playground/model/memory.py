@@ -7,7 +7,8 @@ as the model has not answered on it: in the flattened list that is just another 
 Whose conversation is it? `metadata.user_id` says so if it is there. Otherwise the opening does: everything up to
 the end of the model's first message, which mostly holds an id or a signature that no other thread has. Two threads
 may open with the same words and even get the same words back; so under one opening there may be as many
-conversations as were asked in it. What we have never seen (a restart on our side) we have to believe.
+conversations as were asked in it. What we have never seen (a restart on our side) we have to believe, and so we do a
+conversation that begins with a condensed past: it is a new one, which the next request has to begin with.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.playground.model.chain import Digest, Flat, canonical, digest
+from core.condense import MARK
 from core.messages import Block
 
 SYSTEM = "messages: the system prompt of this conversation has changed; it is frozen with the first request"
@@ -65,6 +67,8 @@ class Memory:
             return _go_on(self._lines.setdefault(digest(flat.user.encode()), []), line, branches=1)
         if not links:
             return None
+        if str(flat.links[0].block.get("text")).startswith(MARK):
+            return None if opening is None else self._go_on_behind(opening, line)
         asked = self._openings.setdefault(links[0], [])
         if opening is None:
             _ask(asked, line)
@@ -77,6 +81,9 @@ class Memory:
             return problems[-1]
         branches = sum(one.sent for one, problem in zip(asked, problems, strict=True) if problem is None)
         return _go_on(self._lines.setdefault(links[opening.said - 1], []), line, branches or 1)
+
+    def _go_on_behind(self, opening: _Opening, line: _Line) -> str | None:
+        return _go_on(self._lines.setdefault(line.links[opening.said - 1], []), line, branches=1)
 
     def _misplaced(self, flat: Flat, opening: _Opening, links: list[Digest]) -> str | None:
         """Whether the model's first message is one of ours that answered something else."""
