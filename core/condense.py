@@ -31,6 +31,7 @@ HEAD: Final = (
     f"{MARK} The older part of this thread, shortened to fit. What people said is kept in their own words; what was "
     "looked at is kept as excerpts, and what is missing was left out here. Look again where it matters."
 )
+NOW: Final = f"{MARK} That was the older part. What follows is new."
 LEFT_OUT: Final = f"{MARK} {{}} older parts were left out here. They are in the thread."
 LADDER_MARK: Final = "[Pilothouse, automatic]"
 DATA: Final = ("<thread_context>", "[attachment", "[alert", "[schedule", "[The thread above", "[suture]")
@@ -98,7 +99,7 @@ def condense(messages: Sequence[Mapping[str, Any]], budget: int) -> list[dict[st
     for share in TAIL_SHARES:
         at = _tail_start(messages, int(budget * share))
         recent = without_thinking(messages[at:])
-        head, whole = _shortened(list(_pieces(messages[:at])), telling, budget - weight(recent))
+        head, whole = _shortened(_told_before(messages[:at]), telling, budget - weight(recent))
         condensed = [{"role": "user", "content": [_text(HEAD), *head]}, *recent]
         if whole:
             break
@@ -107,7 +108,7 @@ def condense(messages: Sequence[Mapping[str, Any]], budget: int) -> list[dict[st
 
 def as_text(messages: Sequence[Mapping[str, Any]], budget: int) -> list[dict[str, Any]]:
     """All of the history told as one message of texts: nothing is left of it that the API could refuse."""
-    head, _ = _shortened(list(_pieces(messages)), _telling(messages), budget)
+    head, _ = _shortened(_told_before(messages), _telling(messages), budget)
     return [{"role": "user", "content": [_text(HEAD), *head]}]
 
 
@@ -143,8 +144,20 @@ def _tail_start(messages: Sequence[Mapping[str, Any]], room: int) -> int:
 # -- the older part, piece by piece
 
 
-def _pieces(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def _told_before(messages: Sequence[Mapping[str, Any]]) -> list[Piece]:
+    """The pieces of messages. What the user's side said last is told apart from what has been answered."""
     calls: dict[str, Mapping[str, Any]] = {}
+    pieces = list(_pieces(messages[:-1], calls))
+    final = list(_pieces(messages[-1:], calls))
+    fresh = [piece for piece in final if piece.kind in (Kind.PERSON, Kind.DATA)]
+    pieces += [piece for piece in final if piece.kind not in (Kind.PERSON, Kind.DATA)]
+    for call in calls.values():
+        pieces.append(Piece(Kind.RESULT, f"{DATA_MARK} {_asked(call)}\n", "no result was recorded"))
+    return [*pieces, Piece(Kind.PERSON, "", NOW), *fresh] if pieces and fresh else [*pieces, *fresh]
+
+
+def _pieces(messages: Sequence[Mapping[str, Any]], calls: dict[str, Mapping[str, Any]]) -> Iterator[Piece]:
+    """`calls` are those that wait for their result."""
     for message in messages:
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -155,8 +168,6 @@ def _pieces(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
                 calls[str(block.get("id"))] = block
             else:
                 yield from _piece(str(message.get("role")), block, calls)
-    for call in calls.values():
-        yield Piece(Kind.RESULT, f"{DATA_MARK} {_asked(call)}\n", "no result was recorded")
 
 
 def _piece(role: str, block: Mapping[str, Any], calls: dict[str, Mapping[str, Any]]) -> Iterator[Piece]:
@@ -178,7 +189,7 @@ def _piece(role: str, block: Mapping[str, Any], calls: dict[str, Mapping[str, An
 
 def _said(text: str) -> Iterator[Piece]:
     """What the user's side said: a person's words, data, or pieces of an earlier condensation."""
-    if text in (HEAD, "") or text.startswith(LADDER_MARK):
+    if text in (HEAD, NOW, "") or text.startswith(LADDER_MARK):
         return
     if text.startswith(f"{MARK} You wrote: "):
         before = f"{MARK} You wrote: "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from core.condense import HEAD, as_text, condense, weight
+from core.condense import HEAD, NOW, as_text, condense, weight
 from core.history import user_block
 from core.repair import suture
 from core.validator import Profile, problems
@@ -131,6 +131,13 @@ def test_when_even_people_said_too_much_their_newest_words_stay_and_the_rest_is_
 def test_what_the_ladder_said_is_not_kept() -> None:
     short = condense([*turns(20), said("hm"), asked("[Pilothouse, automatic] Answer now."), *turns(9)], 9_000)
     assert short is not None and "automatic" not in json.dumps(short)
+
+
+def test_what_was_said_last_is_told_apart_from_what_has_been_answered() -> None:
+    kept = texts(as_text(turns(3), 10_000))
+    assert kept[-2:] == [NOW, "<@U0BEN>: and now?"]
+    again = texts(as_text([*as_text(turns(3), 10_000), said("Fine."), asked("<@U0ANN>: sure?")], 10_000))
+    assert again.count(NOW) == 1 and again[-2:] == [NOW, "<@U0ANN>: sure?"]
 
 
 def test_as_text_leaves_nothing_that_could_be_refused() -> None:

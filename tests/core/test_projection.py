@@ -9,6 +9,7 @@ import pytest
 
 from core.answer import Dropped, NoAnswer
 from core.cancel import Cancel
+from core.condense import NOW
 from core.control import Mail
 from core.errors import ModelRefusedHistory
 from core.history import EntryKind, user_block
@@ -104,7 +105,7 @@ async def test_what_no_rule_explains_is_told_as_text_once() -> None:
     assert await asking.ask() is FINE
     (message,) = asking.model.requests[1].messages
     said = [block["text"] for block in message["content"]]
-    assert said[1:] == ["why?", "[condensed] You wrote: The gateway.", "sure?"]
+    assert said[1:] == ["why?", "[condensed] You wrote: The gateway.", NOW, "sure?"]
     assert asking.turn.messages == [message]
 
 

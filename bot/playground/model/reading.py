@@ -16,7 +16,7 @@ from typing import Any
 OURS = "[Pilothouse"
 """How a user-side text begins that the program wrote, not a person."""
 
-DATA = ("<thread_context>", "[note", "[alert", "[schedule")
+DATA = ("<thread_context>", "[note", "[alert", "[schedule", "[attachment", "[condensed", "[suture]")
 """How texts begin that were not said to us: they are read, and asked for nothing."""
 
 FRAME = re.compile(r"^(?:</?thread_context>|\[(?:root|reply|alert|schedule|note)\b[^\]\n]*\]).*$", re.M)
