@@ -23,34 +23,13 @@ from core.errors import (
     ModelRefusedHistory,
     ModelUnavailable,
 )
+from core.refusals import rule_of
 
 BUSY_STATUSES = frozenset({429, 529})
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error"})
 
-STRUCTURAL: tuple[tuple[str, ...], ...] = (
-    ("tool_use", "without", "tool_result"),
-    ("unexpected", "tool_use_id"),
-    ("ids must be unique",),
-    ("must have a single result",),
-    ("non-empty",),
-    ("non-whitespace",),
-    ("roles must alternate",),
-    ("first message must use",),
-    ("cannot be modified",),
-    ("in `thinking` block",),
-    ("must start with a thinking block",),
-    ("assistant message prefill",),
-    ("without a corresponding",),
-    ("valid dictionary",),
-    ("should match pattern",),
-    ("extra inputs",),
-    ("not valid json",),
-    ("prompt is too long",),
-    ("messages",),
-    ("image",),
-    ("content filtering",),
-)
-"""Texts (lower case; all words of a row) that say the conversation itself is at fault."""
+ABOUT_THE_CONVERSATION = ("messages", "image", "content filtering")
+"""Words (lower case) that say the conversation itself is at fault, where `core.refusals` knows no rule."""
 
 SENTENCES = {
     401: "The Messages API refused the key ({text}): set ANTHROPIC_API_KEY to a valid key and start again.",
@@ -74,9 +53,11 @@ MAX_TEXT = 600
 
 
 def is_structural(text: str) -> bool:
-    """Whether the API's text says that the conversation, not the service, is at fault."""
+    """Whether the API's text says that the conversation, not the service and not the tools, is at fault."""
     lower = text.lower()
-    return any(all(word in lower for word in row) for row in STRUCTURAL)
+    if lower.startswith("tools"):
+        return False
+    return rule_of(text) is not None or any(word in lower for word in ABOUT_THE_CONVERSATION)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -97,6 +97,14 @@ async def test_other_error_events_say_who_must_act(serve: Serve, type: str, expe
     assert isinstance(await error_of(serve, say("x") + error_event_after(3, type, "why")), expected)
 
 
+@pytest.mark.parametrize(
+    "text", ["tools: Tool names must be unique.", "tools.0.custom.name: String should match pattern '^[a-z]$'"]
+)
+async def test_tools_that_are_refused_are_the_operators_and_no_history_is_at_fault(serve: Serve, text: str) -> None:
+    error = await error_of(serve, http_error(400, "invalid_request_error", text))
+    assert isinstance(error, ModelMisconfigured) and text in str(error)
+
+
 async def test_a_history_refused_inside_the_stream_is_a_refused_history(serve: Serve) -> None:
     text = "messages.1: `tool_use` ids were found without `tool_result` blocks"
     error = await error_of(serve, say("x") + error_event_after(1, "invalid_request_error", text))
