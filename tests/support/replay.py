@@ -253,7 +253,7 @@ class Raw:
 
 
 async def ended(room: Room, *reasons: str) -> None:
-    """The turns of the room ended for these reasons, cut ones left no diagnosis, and no card shows work."""
+    """The turns of the room ended for these reasons, no card shows work, and every answer is where it belongs."""
     assert await room.released(len(reasons)) == list(reasons)
     for settle in await room.settles():
         assert (settle["final_event_id"] is not None) == (settle["reason"] == "completed")
@@ -261,6 +261,7 @@ async def ended(room: Room, *reasons: str) -> None:
         assert room.all("diagnoses") == []
         assert [entry for entry in room.all("entries") if entry["kind"] == "ladder"] == []
     await room.until(lambda: all(is_over(card) for card in room.own("card")))
+    await room.until(lambda: all(row["state"] in DELIVERED for row in room.all("outbox") if row["kind"] == "answer"))
 
 
 def sent(room: Room) -> str:
@@ -291,4 +292,5 @@ async def signed(room: Room, ts: str, sign: str) -> None:
     await room.until(lambda: room.signs(ts) == [sign])
 
 
+DELIVERED = {"sent", "failed", "dropped"}
 CUT = {"steered", "stopped_step", "cancelled", "dispatched", "awaiting"}
