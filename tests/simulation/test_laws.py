@@ -46,6 +46,7 @@ numbers = st.integers(0, 11)
 decisions = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
 PRESSES = ("redirect", "retry", "redirect", "step", "task", "native", "sign")
 BUTTONS = {"step": Action.STOP_STEP, "task": Action.CANCEL_TASK, "retry": Action.RETRY}
+SUDDEN = (Kind.STOP, Kind.STOP_AND, Kind.CANCEL, Kind.REPLY)
 STOPS = frozenset({Kind.STOP, Kind.STOP_AND, Kind.STOP_TO_US, Kind.CANCEL})
 
 
@@ -151,6 +152,18 @@ class Session(RuleBasedStateMachine):
     def one_worker_works_again(self, choices: Sequence[tuple[int, int]]) -> None:
         self.work(0, choices)
 
+    @rule(number=st.integers(0, 1), kind=st.sampled_from(SUDDEN), person=persons, choice=numbers)
+    def somebody_is_a_little_faster(self, number: int, kind: Kind, person: Person, choice: int) -> None:
+        """Words come in just before a worker starts something, or closes it."""
+        if number not in self.world.jobs:
+            self.work(number, [(0, 0)])
+        self.somebody_types(kind=kind, person=person, after_s=1.0, late=False)
+        job = self.world.jobs.get(number)
+        if job is not None:
+            eager = [action for action in ("intend", "open", "close", "settle") if action in job.may()]
+            if not self.run(self.decisions.work(job, eager[0], choice)):
+                self.give_up(number)
+
     @rule(number=st.integers(0, 1), again_as_itself=st.booleans(), waits_s=st.sampled_from([0.0, 16.0]))
     def a_worker_dies(self, number: int, again_as_itself: bool, waits_s: float) -> None:
         if number in self.world.jobs:
@@ -229,7 +242,7 @@ def step(machine: Session, random: Random) -> None:
     person = random.choice([*Person, Person.ENGINEER, Person.ENGINEER, Person.ONCALL])
     kind, after_s = random.choice([*Kind, *[Kind.REPLY] * 3]), random.choice([0.2, 1.0, 3.0, 40.0])
     choices = [(random.randrange(12), random.randrange(12)) for _ in range(random.randint(1, 5))]
-    match random.randrange(14):
+    match random.randrange(16):
         case 0 | 1 | 2:
             machine.somebody_types(kind=kind, person=person, after_s=after_s, late=late)
         case 3:
@@ -238,12 +251,15 @@ def step(machine: Session, random: Random) -> None:
             machine.something_is_pressed(how=random.choice(PRESSES), which=which, person=person, late=late)
         case 6:
             machine.slack_delivers_late_or_again(which=which)
-        case 7 | 8 | 9:
+        case 7 | 8 | 9 | 13:
             machine.one_worker_works(choices=choices)
         case 10:
             machine.the_other_worker_works(choices=choices)
         case 11:
             machine.a_worker_dies(number=number, again_as_itself=late, waits_s=random.choice([0.0, 16.0]))
+        case 14 | 15:
+            sudden = random.choice(SUDDEN)
+            machine.somebody_is_a_little_faster(number=number, kind=sudden, person=person, choice=which)
         case 12 if machine.world.stale:
             machine.a_worker_that_was_given_up_wakes(which=which, choices=choices)
         case _:
