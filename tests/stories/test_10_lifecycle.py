@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def error(word: str, **more: str) -> Json:
 
 def calls_to(room: Room, method: str) -> int:
     return sum(made.args.get("channel") == room.channel for made in room.slack.called(method))
+
+
+RUNS = itertools.count(1)
+"""A second try must not find the room of the first."""
 
 
 async def direct(stage: Stage, room: Room, user: str = ENGINEER) -> str:
@@ -85,7 +90,7 @@ async def test_an_archived_channel_is_noticed_from_slacks_answer_as_well(stage: 
 
 @pytest.mark.parametrize("word", CHANNELS)
 async def test_where_we_may_not_post_no_turn_goes_on_and_who_asked_is_told(stage: Stage, word: str) -> None:
-    name = f"closed{word.replace('_', '')}"
+    name = f"closed{word.replace('_', '')}{next(RUNS)}"
     stage.gate.held[name] = asyncio.Event()
     room = stage.room(name, say("Looking.") + call("look", room=name))
     stage.ends.slack.script("chat.postMessage", [error(word)] * 20, lambda args: args["channel"] == room.channel)
