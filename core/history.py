@@ -110,7 +110,7 @@ def with_own_ids(content: Sequence[Mapping[str, Any]], messages: Iterable[Mappin
 
     The API never repeats an id. A repeated one would have to be renamed in front of every later request.
     """
-    used = {str(block["id"]) for _, block in flatten(messages) if block.get("type") == "tool_use"}
+    used = {str(block.get("id")) for message in messages for block in calls_of(message["content"])}
     made: list[Mapping[str, Any]] = []
     for block in content:
         if block.get("type") == "tool_use":
