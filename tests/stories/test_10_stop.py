@@ -15,7 +15,7 @@ pytest_plugins = ["tests.support.stage"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HEARD_S = 20.0
-"""A generous limit for what takes a fraction of a second. The call that is stopped would take 30."""
+"""A generous limit for what takes a fraction of a second. The call that is stopped would take 60."""
 
 STEP = {
     "slash": "/halt",

@@ -25,7 +25,6 @@ from storage.tables import metadata
 from tests.support.house import ALL, House
 from tests.support.redis import RedisServer
 from tests.support.replay import Gate, Raw, ended, sent, staged
-from tests.support.story import QUICK
 
 ME = Me("U0PILOT", "B0PILOT", "A0PILOT", "T0LOCAL")
 DIRTY = "a\u0000b \ud800 \u202e\u001b[31mred"
@@ -154,7 +153,7 @@ async def test_a_redis_that_forgets_everything_in_the_middle_of_a_turn_costs_not
         storage = StoragePart(data_dir=settings.storage.data_dir, redis_url=redis_server.url)
         return settings.model_copy(update={"storage": storage})
 
-    async with staged(tmp_path, limits=replace(QUICK, poll_s=0.2), settings=with_redis) as stage:
+    async with staged(tmp_path, settings=with_redis) as stage:
         room = await stage.busy("redis", say("It was the gateway."), say("Still the gateway."))
         reader, writer = await asyncio.open_connection("127.0.0.1", redis_server.port)
         writer.write(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")

@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from tests.support.thread import ENGINEER, Message
 Json = dict[str, Any]
 PATIENT_S = 20.0
 """How long a busy machine may take for what takes milliseconds."""
+HELD = replace(QUICK, tool_timeout_s=60.0, turn_s=300.0)
+"""A held call and its turn wait for the test, also on a busy machine."""
 BOT, PARTNER, AGENT = "U0PILOT", "U0PARTNER", "U0AGENT"
 
 
@@ -43,7 +45,7 @@ class Gate:
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     began: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
-    spec = ToolSpec("look", "looks", {"type": "object", "additionalProperties": True}, timeout_s=30.0)
+    spec = ToolSpec("look", "looks", {"type": "object", "additionalProperties": True}, timeout_s=60.0)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         room = str(arguments.get("room", ""))
@@ -129,7 +131,7 @@ async def staged(
     tmp_path: Path,
     *,
     workspace: Workspace | None = None,
-    limits: Limits = QUICK,
+    limits: Limits = HELD,
     tools: Iterable[Tool] = (),
     settings: Callable[[Settings], Settings] = lambda settings: settings,
     **options: Any,
