@@ -8,6 +8,7 @@ database is rolled back, and every door stays shut for ever, however many of its
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from collections import Counter
@@ -33,6 +34,7 @@ class Life:
     def __init__(self, dies_at: int | None = None, *, by_signal: bool = False) -> None:
         self.died = asyncio.Event()
         self.moments: list[str] = []
+        self.died_at = math.inf
         self.buried = False
         self._grave = asyncio.Event()
         self._dies_at = dies_at
@@ -50,6 +52,7 @@ class Life:
             return False
         if self._by_signal:
             os.kill(os.getpid(), signal.SIGKILL)
+        self.died_at = asyncio.get_running_loop().time()
         self.died.set()
         return True
 
@@ -96,6 +99,7 @@ class Log:
     now: Callable[[], float]
     journal: Path
     started: list[tuple[float, str]] = field(default_factory=list)
+    ended: dict[str, float] = field(default_factory=dict)
     requests: list[tuple[float, ModelRequest]] = field(default_factory=list)
     seen: dict[str, asyncio.Event] = field(default_factory=dict)
 
@@ -132,6 +136,7 @@ class MortalTool:
         await self.life.moment(f"in {name}")
         await asyncio.sleep(self.takes_s)
         await self.life.moment(f"after {name}")
+        self.log.ended[str(arguments["call"])] = self.log.now()
         if self.fault is not None:
             raise self.fault
         return ToolOutput(f"{name} said this to {arguments['call']}")

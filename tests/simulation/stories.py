@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from tests.simulation.clock import run_virtual
+from tests.simulation.clock import EPOCH_S, run_virtual
 from tests.simulation.files import Files
 from tests.simulation.people import Kind, Person
 from tests.simulation.snapshot import Snapshot
 from tests.simulation.stage import Stage, Story
+
+RECORDED_S = 0.1
+"""After this time a result must be there for the next worker. (`core.batch` takes half of it.)"""
 
 
 async def ask(stage: Stage) -> None:
@@ -16,9 +20,9 @@ async def ask(stage: Stage) -> None:
 
 
 def works(words: str, step: int) -> str | Sequence[str]:
-    """Three reads at once, one of them slow; a change between two looks; an answer. Redirected, a change at once."""
+    """Three reads at once, one of them slow; a change beside reads; an answer. Redirected, a change at once."""
     if words == "w0001":
-        return [["look", "read", "slow"], ["look", "change", "look"], "It was the gateway."][min(step, 2)]
+        return [["look", "read", "slow"], ["look", "change", "slow"], "It was the gateway."][min(step, 2)]
     return [["change"], "It is the gateway."][min(step, 1)]
 
 
@@ -48,6 +52,12 @@ async def stops(stage: Stage) -> None:
     await stage.say(stage.thread.typed(Kind.REPLY, Person.ONCALL, 1.0))
 
 
+async def stops_while_it_writes(stage: Stage) -> None:
+    await ask(stage)
+    await stage.log.event("asked w0001 1").wait()
+    await stage.say(stage.thread.typed(Kind.STOP, Person.ONCALL, 1.0))
+
+
 async def queues(stage: Stage) -> None:
     """Something is to be done afterwards: not before a person has looked, if nobody knows what the change did."""
     await ask(stage)
@@ -64,6 +74,7 @@ STORIES = {
     "a redirection in a batch": Story(works, redirects, ["steered", "completed"]),
     "a redirection of a half answer": Story(works, redirects_while_it_writes, ["steered", "completed"]),
     "a stop while a change runs": Story(works, stops, ["stopped_step", "completed"]),
+    "a stop that nobody hears": Story(works, stops_while_it_writes, ["stopped_step"], rings=False),
     "a change that breaks": Story(works, queues, ["failed"], {"change": RuntimeError("gone")}),
     "nothing to say": Story(has_nothing_to_say, an_alert, ["empty"]),
 }
@@ -93,13 +104,14 @@ def finished(stage: Stage, now: Snapshot) -> None:
     assert now["turns"], "nothing was asked"
     assert [row["turn_id"] for row in now["settles"]] == [row["id"] for row in now["turns"]], "a turn has no end"
     assert not now["repairs"], "the suture had to mend a history"
-    began = stage.log.began
+    began, kept = stage.log.began, long_ended(stage)
     for call in now["calls"]:
         name, status = call["call_id"], call["status"]
         if status == "ok":
             assert call["output"] == f"{call['tool']} said this to {name}", f"{name} did not say that"
         if status in ("ok", "unknown", "error", "timeout"):
             assert began[name] == 1 or status == "unknown", f"{name} is {status}, but never began"
+        assert name not in kept or status == "ok" or stage.story.faults, f"{name} had its result, and it was lost"
         if call["tier"] == "write" and began[name]:
             assert status in ("ok", "unknown"), f"{name} began, and is said to be {status}"
     for settle in now["settles"]:
@@ -107,3 +119,9 @@ def finished(stage: Stage, now: Snapshot) -> None:
         assert (settle["reason"] == "failed") == bool(unknown), (
             f"{settle['reason']} with {len(unknown)} unknown calls"
         )
+
+
+def long_ended(stage: Stage) -> set[str]:
+    """The calls that had ended a while before their worker died: there was time enough to record them."""
+    deaths = [EPOCH_S + life.died_at for life in stage.lives if life.died_at != math.inf]
+    return {call for call, at in stage.log.ended.items() if not any(at <= died < at + RECORDED_S for died in deaths)}

@@ -43,6 +43,7 @@ def test_a_story_that_nobody_dies_in_ends_as_it_should(name: str, files: Files) 
     finished(stage, now)
     assert reasons(now) == STORIES[name].ends
     assert not stage.faults
+    assert len(now["costs"]) == len(stage.log.requests), "a request was not paid for"
 
 
 @pytest.mark.parametrize("name", STORIES)
