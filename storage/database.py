@@ -1,12 +1,12 @@
 """The database: where transactions begin and end, and whose clock counts.
 
 Every decision is one short write transaction (`transaction`), everything that only looks is a `reading`, which sees
-one moment and can't write. SQLite has one writer at a time, first come first served, and `BEGIN IMMEDIATE` keeps
-other processes out (`storage.sqlite`). PostgreSQL locks rows, so writers run side by side.
+one moment and can't write. SQLite has one writer at a time: its pool of one connection is the queue, first come
+first served, and `BEGIN IMMEDIATE` keeps other processes out. PostgreSQL locks rows, so writers run side by side.
 
 Times come from `now()`, the database's clock: workers' own clocks disagree, and a lease that one worker believes to
-have ended must not be alive for another. A given `clock` (SQLite only) makes time virtual; then nothing has a thread,
-so that a jump of time never overtakes a commit.
+have ended must not be alive for another. A given `clock` (SQLite only) makes time virtual and runs statements in
+the event loop itself, so that a jump of time never overtakes a statement.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Float, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from core.errors import BadInput
-from storage.sqlite import Sqlite, is_busy
+from storage.sqlite import opener
 
 Result = TypeVar("Result")
 
+READERS = 4
 POSTGRESQL_POOL = 10
 _REPEATABLE = frozenset({"40001", "40P01"})
 _POSTGRESQL_SETTINGS = {
@@ -59,25 +59,18 @@ def _now_on_postgresql(element: now, compiler: Any, **options: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
-class Side(Protocol):
-    """One kind of database."""
-
-    def transaction(self) -> AbstractAsyncContextManager[AsyncConnection]: ...
-
-    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]: ...
-
-    async def close(self) -> None: ...
-
-
 class Database:
-    """One database and its connections. `commits` and `statements` count what was sent, for the bench."""
+    """One database and its pools. `commits` and `statements` count what was sent, for the bench."""
 
-    def __init__(self, dialect: str, side: Callable[[Database], Side], scratch: Callable[[], None]) -> None:
-        self.dialect = dialect
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, scratch: Callable[[], None]) -> None:
+        self.dialect: str = writer.dialect.name
         self.commits = 0
         self.statements = 0
-        self._side = side(self)
+        self._writer = writer
+        self._reader = reader
         self._scratch = scratch
+        for engine in {writer.sync_engine, reader.sync_engine}:
+            event.listen(engine, "before_cursor_execute", self._count)
 
     @classmethod
     async def connect(cls, url: str, *, clock: Callable[[], float] | None = None) -> Database:
@@ -88,9 +81,9 @@ class Database:
             raise BadInput(_ADDRESS_HELP) from error
         match parsed.drivername:
             case "sqlite+aiosqlite":
-                return cls("sqlite", *_sqlite(parsed, clock))
+                return cls(*_sqlite(parsed, clock))
             case "postgresql+asyncpg" if clock is None:
-                return cls("postgresql", partial(_Postgresql, parsed), _nothing)
+                return cls(*_postgresql(parsed))
             case "postgresql+asyncpg":
                 raise BadInput("A clock of one's own works with SQLite only.")
         raise BadInput(_ADDRESS_HELP)
@@ -98,24 +91,23 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """A write transaction: committed at the end, rolled back by any exception."""
-        async with self._side.transaction() as tx:
+        async with self._writer.begin() as tx:
             yield tx
+        self.commits += 1
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A read transaction that sees one moment; a write in it is refused by the database."""
-        async with self._side.reading() as tx:
+        async with self._reader.begin() as tx:
             yield tx
 
     async def close(self) -> None:
-        await self._side.close()
+        await self._reader.dispose()
+        await self._writer.dispose()
         self._scratch()
 
-    def count_statement(self, *_: Any) -> None:
+    def _count(self, *_: Any) -> None:
         self.statements += 1
-
-    def count_commit(self) -> None:
-        self.commits += 1
 
 
 async def run(db: Database, work: Callable[[AsyncConnection], Awaitable[Result]], attempts: int = 3) -> Result:
@@ -136,7 +128,7 @@ def asks_for_repetition(error: DBAPIError) -> bool:
     original = error.orig
     if getattr(original, "sqlstate", None) in _REPEATABLE:
         return True
-    return is_busy(original)
+    return str(getattr(original, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
 
 
 _ADDRESS_HELP = (
@@ -145,57 +137,39 @@ _ADDRESS_HELP = (
 )
 
 
-def _sqlite(url: URL, clock: Callable[[], float] | None) -> tuple[Callable[[Database], Side], Callable[[], None]]:
+def _sqlite(url: URL, clock: Callable[[], float] | None) -> tuple[AsyncEngine, AsyncEngine, Callable[[], None]]:
     in_memory = url.database in (None, "", ":memory:")
     if in_memory:
-        # Readers and the writer have connections of their own, so they need a file.
+        # A database in the memory of one connection is lost with the first statement that is cancelled.
         directory = tempfile.TemporaryDirectory(prefix="pilothouse-", ignore_cleanup_errors=True)
-        path, scratch = f"{directory.name}/memory.db", directory.cleanup
+        url, scratch = url.set(database=f"{directory.name}/memory.db"), directory.cleanup
     else:
-        path, scratch = str(url.database), _nothing
-        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(str(url.database)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        scratch = _nothing
 
-    def side(db: Database) -> Side:
-        return Sqlite(
-            path,
-            clock=clock or time.time,
-            inline=clock is not None,
-            durable=not in_memory,
-            statement=db.count_statement,
-            commit=db.count_commit,
-        )
-
-    return side, scratch
-
-
-class _Postgresql:
-    """A server, through one pool."""
-
-    def __init__(self, url: URL, db: Database) -> None:
-        self._db = db
-        self._engine = create_async_engine(
+    def engine(begin: str, size: int) -> AsyncEngine:
+        opened = opener(begin=begin, clock=clock or time.time, inline=clock is not None, durable=not in_memory)
+        return create_async_engine(
             url,
-            connect_args={"server_settings": _POSTGRESQL_SETTINGS, "timeout": 10},
-            pool_size=POSTGRESQL_POOL,
-            max_overflow=POSTGRESQL_POOL,
+            connect_args={"async_creator_fn": opened},
+            pool_size=size,
+            max_overflow=0,
+            pool_timeout=60,
         )
-        event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
-        event.listen(self._engine.sync_engine, "before_cursor_execute", db.count_statement)
-        self._reads = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        async with self._engine.begin() as tx:
-            yield tx
-        self._db.count_commit()
+    return engine("BEGIN IMMEDIATE", 1), engine("BEGIN", READERS), scratch
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        async with self._reads.begin() as tx:
-            yield tx
 
-    async def close(self) -> None:
-        await self._engine.dispose()
+def _postgresql(url: URL) -> tuple[AsyncEngine, AsyncEngine, Callable[[], None]]:
+    engine = create_async_engine(
+        url,
+        connect_args={"server_settings": _POSTGRESQL_SETTINGS, "timeout": 10},
+        pool_size=POSTGRESQL_POOL,
+        max_overflow=POSTGRESQL_POOL,
+    )
+    event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return engine, reading, _nothing
 
 
 def _refuse_closed(dbapi_connection: Any, record: Any, proxy: Any) -> None:

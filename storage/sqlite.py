@@ -1,214 +1,167 @@
-"""SQLite, in this process: statements run in the event loop, and only commits wait for the disk, in a thread.
+"""SQLite's connections: statements run in the event loop, commits in a thread, every transaction opened on purpose.
 
-* A statement takes tens of microseconds; an asynchronous driver around it (a hop to a thread and back, a greenlet, an
-  adapter) takes several times that. So connections are plain ones of the standard library, under SQLAlchemy's own
-  dialect for them, with the face of an `AsyncConnection`.
-* Only the commit of a writer waits for the disk. It is made in a thread, and the writer is held until it has come
-  back, whatever happens to whoever waits for it.
-* A writer's transaction begins with `BEGIN IMMEDIATE`, because one that reads first and writes later silently loses
-  updates or dies of SQLITE_BUSY half-way. What would block in SQLite's busy handler sleeps in the loop instead.
+Three promises:
 
-Under a virtual clock (`inline`) nothing has a thread: a commit must end before time can jump.
+* The driver is in autocommit and the connection itself sends `begin` before the first statement of a transaction:
+  `BEGIN IMMEDIATE` for writers, because a transaction that reads first and writes later silently loses updates
+  or dies of SQLITE_BUSY half-way.
+* A statement takes tens of microseconds, a hop to a thread and back takes longer: so statements run where they are
+  asked for. Only the commit of a writer waits for the disk, and waits for it in the connection's thread.
+* What would block in SQLite's busy handler sleeps in the loop instead, so another process that writes stops nobody
+  here but whoever wants to write.
+
+Under a virtual clock nothing has a thread: a statement must end before time can jump.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection
+import aiosqlite
 
-Result = TypeVar("Result")
-Counted = Callable[[], None]
-
-READERS = 4
+BUSY_TIMEOUT_S = 5.0
 STATEMENTS = 512
 """So many prepared statements a connection keeps; there are more than the 128 of the driver."""
-BUSY_TIMEOUT_S = 5.0
 _BUSY_POLL_S = 0.002
 
 
-class Sqlite:
-    """One database file: one writer, and readers beside it.
+class Opened(Protocol):
+    """What makes a ready connection: pragmas set, functions registered."""
 
-    `clock` is what `pilothouse_now()` says. `statement` and `commit` are called for each that was sent.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        clock: Callable[[], float],
-        inline: bool,
-        durable: bool,
-        statement: Counted,
-        commit: Counted,
-    ) -> None:
-        opened = partial(_open, path, clock=clock, durable=durable)
-        self._writer = _Writer(_engine(opened, statement), commit, threaded=durable and not inline)
-        self._reads = _engine(partial(opened, reads=True), statement)
-        self._readers = asyncio.Semaphore(READERS)
-        self._free: list[_Side] = []
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction."""
-        async with self._writer.transaction() as tx:
-            yield tx
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction."""
-        async with self._readers:
-            side = self._free.pop() if self._free else _Side(self._reads)
-            side.raw.execute("BEGIN")
-            try:
-                yield side.tx
-            finally:
-                side.raw.rollback()
-                self._free.append(side)
-
-    async def close(self) -> None:
-        """Close all connections. A later transaction opens the file anew."""
-        await self._writer.close()
-        while self._free:
-            self._free.pop().close()
-        self._readers = asyncio.Semaphore(READERS)
-        self._reads.dispose()
+    def __call__(self, path: str, **options: Any) -> Awaitable[aiosqlite.Connection]: ...
 
 
-class _Side:
-    """One open connection. SQLAlchemy believes that it is for ever in one transaction: ours are begun beside it."""
+def opener(*, begin: str, clock: Callable[[], float], inline: bool, durable: bool) -> Opened:
+    """How to open connections whose transactions start with `begin` and whose `pilothouse_now()` is `clock`."""
+    pragmas = [
+        "PRAGMA journal_mode = WAL",
+        f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}",
+        "PRAGMA foreign_keys = ON",
+        "PRAGMA busy_timeout = 0",
+    ]
+    reads = begin == "BEGIN"
+    if reads:
+        pragmas.append("PRAGMA query_only = ON")
 
-    def __init__(self, engine: Engine) -> None:
-        self._connection = engine.connect()
-        self._connection.begin()
-        self.raw = cast(sqlite3.Connection, self._connection.connection.driver_connection)
-        self.tx = cast(AsyncConnection, _Face(self._connection))
+    def open_file(path: str, options: dict[str, Any]) -> sqlite3.Connection:
+        options = options | {"isolation_level": None, "check_same_thread": False, "cached_statements": STATEMENTS}
+        connection: sqlite3.Connection = sqlite3.connect(path, **options)
+        for pragma in pragmas:
+            connection.execute(pragma).close()
+        connection.create_function("pilothouse_now", 0, clock)
+        return connection
 
-    def close(self) -> None:
-        self._connection.close()
+    async def open_connection(path: str, **options: Any) -> aiosqlite.Connection:
+        kind = InlineConnection if inline or reads or not durable else ThreadedCommits
+        connection: ThreadedCommits = kind(partial(open_file, path, options), begin)
+        await connection
+        return connection
 
-
-class _Writer:
-    """The connection that writes, one transaction at a time, first come first served."""
-
-    def __init__(self, engine: Engine, committed: Counted, *, threaded: bool) -> None:
-        self._engine = engine
-        self._committed = committed
-        self._threaded = threaded
-        self._turn = asyncio.Lock()
-        self._side: _Side | None = None
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        async with self._turn:
-            side = self._side = self._side or _Side(self._engine)
-            raw = side.raw
-            await _unless_busy(partial(_say, raw, "BEGIN IMMEDIATE"))
-            changes = raw.total_changes
-            try:
-                yield side.tx
-                await self._commit(raw, written=raw.total_changes != changes)
-            finally:
-                if raw.in_transaction:
-                    raw.rollback()
-
-    async def close(self) -> None:
-        """A later transaction opens the file anew, perhaps in another event loop."""
-        async with self._turn:
-            if self._side is not None:
-                self._side.close()
-            self._side = None
-        self._turn = asyncio.Lock()
-        self._engine.dispose()
-
-    async def _commit(self, raw: sqlite3.Connection, *, written: bool) -> None:
-        if not (self._threaded and written):
-            _say(raw, "COMMIT")
-        else:
-            await _to_its_end(asyncio.ensure_future(asyncio.to_thread(_say, raw, "COMMIT")))
-        if written:
-            self._committed()
+    return open_connection
 
 
-class _Face:
-    """As much of an `AsyncConnection` as is used here, around a plain one."""
+class Cursor:
+    """The cursor that SQLAlchemy drives: the rows are here when `execute` returns."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ThreadedCommits) -> None:
         self._connection = connection
+        self._rows: list[Any] = []
+        self.description: Any = None
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+        self.arraysize = 1
 
-    async def execute(
-        self, statement: Any, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
-    ) -> Any:
-        try:
-            return self._connection.execute(statement, parameters)
-        except DBAPIError as error:
-            if not is_busy(error.orig):
-                raise
-        return await _unless_busy(partial(self._connection.execute, statement, parameters))
+    async def __aenter__(self) -> Cursor:
+        return self
 
-    async def run_sync(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        return work(self._connection, *arguments)
+    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
+        return await self._connection.step(partial(self._run, "execute", sql, parameters))
 
+    async def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> Cursor:
+        return await self._connection.step(partial(self._run, "executemany", sql, parameters))
 
-def is_busy(error: BaseException | None) -> bool:
-    """Whether another process kept SQLite from doing it, so that it may be tried again."""
-    return isinstance(error, sqlite3.Error) and str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+    async def fetchall(self) -> list[Any]:
+        rows, self._rows = self._rows, []
+        return rows
 
+    async def close(self) -> None:
+        """Nothing is open: the statement has ended."""
 
-def _open(path: str, *, clock: Callable[[], float], durable: bool, reads: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS)
-    for pragma in (
-        "journal_mode = WAL",
-        f"synchronous = {'FULL' if durable else 'OFF'}",
-        "foreign_keys = ON",
-        "busy_timeout = 0",
-        f"query_only = {'ON' if reads else 'OFF'}",
-    ):
-        connection.execute(f"PRAGMA {pragma}").close()
-    connection.create_function("pilothouse_now", 0, clock)
-    return connection
+    def _run(self, method: str, sql: str, parameters: Any, connection: sqlite3.Connection) -> Cursor:
+        cursor = getattr(connection, method)(sql, parameters)
+        self.description = cursor.description
+        self._rows = cursor.fetchall() if cursor.description else []
+        self.rowcount = cursor.rowcount
+        self.lastrowid = cursor.lastrowid
+        cursor.close()
+        return self
 
 
-def _engine(opened: Callable[[], sqlite3.Connection], statement: Counted) -> Engine:
-    engine = create_engine("sqlite://", creator=opened, poolclass=NullPool)
-    event.listen(engine, "before_cursor_execute", lambda *_: statement())
-    return engine
+class ThreadedCommits(aiosqlite.Connection):
+    """A connection whose statements run here; its commits and rollbacks run in its thread, one after another."""
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection], begin: str) -> None:
+        super().__init__(connector, iter_chunk_size=64)
+        self._begin = begin
+        self._thread.daemon = True
+
+    def cursor(self) -> Any:
+        return Cursor(self)
+
+    async def step(self, work: Callable[[sqlite3.Connection], Cursor]) -> Cursor:
+        """One statement, in a transaction."""
+        result: Cursor = await unless_busy(partial(self._in_transaction, work))
+        return result
+
+    async def commit(self) -> None:
+        if self._conn.in_transaction:
+            await self._execute(self._conn.commit)  # type: ignore[no-untyped-call]
+
+    async def rollback(self) -> None:
+        if self._conn.in_transaction:
+            await self._execute(self._conn.rollback)  # type: ignore[no-untyped-call]
+
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], Cursor]) -> Cursor:
+        connection = self._conn
+        if not connection.in_transaction:
+            connection.execute(self._begin).close()
+        return work(connection)
 
 
-def _say(raw: sqlite3.Connection, sql: str) -> None:
-    try:
-        raw.execute(sql).close()
-    except sqlite3.Error as error:
-        raise OperationalError(sql, None, error) from error
+class InlineConnection(ThreadedCommits):
+    """The same without a thread: for what never waits for the disk."""
+
+    async def _connect(self) -> InlineConnection:
+        self._connection = self._connector()
+        return self
+
+    def __await__(self) -> Any:
+        return self._connect().__await__()
+
+    async def _execute(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await unless_busy(partial(fn, *args, **kwargs))
+
+    async def close(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        connection, self._connection = self._connection, None
+        self._running = False
+        if connection is not None:
+            connection.close()
 
 
-async def _to_its_end(commit: asyncio.Future[None]) -> None:
-    """Wait for a commit. Whoever is cancelled meanwhile hears of it when the commit has come back."""
-    try:
-        await asyncio.shield(commit)
-    except asyncio.CancelledError:
-        while not commit.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([commit])
-        commit.exception()
-        raise
-
-
-async def _unless_busy(work: Callable[[], Result]) -> Result:
+async def unless_busy(work: Callable[[], Any]) -> Any:
     """Do `work`; while another process keeps SQLite busy, again, for at most `BUSY_TIMEOUT_S`."""
     for _ in range(round(BUSY_TIMEOUT_S / _BUSY_POLL_S)):
         try:
             return work()
-        except DBAPIError as error:
-            if not is_busy(error.orig):
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-        await asyncio.sleep(_BUSY_POLL_S)
+            await asyncio.sleep(_BUSY_POLL_S)
     return work()
