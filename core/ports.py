@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from core.messages import Block, SessionId
 
@@ -111,12 +111,22 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG for people: it is posted to the thread and not sent to the model. `alt` says in words what it shows."""
+
+    title: str
+    alt: str
+    png: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool found. `text` goes to the model; `links` are for people (title, address)."""
+    """What a tool found. `text` goes to the model; `links` (title, address) and `pictures` are for people."""
 
     text: str
     links: Sequence[tuple[str, str]] = ()
     is_error: bool = False
+    pictures: Sequence[Picture] = ()
 
 
 class Tool(Protocol):
@@ -131,6 +141,18 @@ class Tool(Protocol):
 
     async def health(self) -> str | None:
         """None when the far end answers, else one sentence that says what is wrong and what to do."""
+        ...
+
+
+@runtime_checkable
+class ChangeTool(Tool, Protocol):
+    """A tool that changes something, and can say beforehand what exactly."""
+
+    async def preview(self, arguments: Mapping[str, Any]) -> str:
+        """What a run would change, as a diff or as before and after, for the person who decides; it only reads.
+
+        `core.errors.ToolError` when it can already be seen that the change is impossible.
+        """
         ...
 
 
