@@ -11,6 +11,7 @@ PilothouseError
 +-- LostLease             this worker may not write any more; somebody else does
 +-- Stopped               a stop in scope is committed: nothing may start
 +-- ToolError             the model acts: its text is the tool's result
++-- OutcomeUnknown        a person acts: a write was sent and nobody knows whether it happened
 +-- BadInput              a person or the operator acts: one sentence that says what to do
 """
 
@@ -63,6 +64,10 @@ class Stopped(PilothouseError):
 
 class ToolError(PilothouseError):
     """A tool could not do what was asked; the text goes to the model as the result."""
+
+
+class OutcomeUnknown(PilothouseError):
+    """A tool sent a change and did not learn how it ended; the text says what to check. Never tried again."""
 
 
 class BadInput(PilothouseError):

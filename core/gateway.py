@@ -25,7 +25,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from core.cancel import SAYS, Cancel, let_go
-from core.errors import ToolError
+from core.errors import OutcomeUnknown, ToolError
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
 from core.redaction import redact
@@ -170,6 +170,8 @@ class Gateway:
     def _failed(self, call: Call, error: BaseException, began: float) -> CallResult:
         if isinstance(error, ToolError):
             return self._end(call, CallStatus.ERROR, ToolOutput(str(error)), began)
+        if isinstance(error, OutcomeUnknown) and call.writes:
+            return self._end(call, CallStatus.UNKNOWN, ToolOutput(str(error)), began)
         text = f"The tool failed inside ({type(error).__name__}). "
         if call.writes:
             text += "It may have been done or not: check before anything else."

@@ -136,7 +136,10 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Do it. Honours cancellation at once; `core.errors.ToolError` is for what the model can mend."""
+        """Do it. Honours cancellation at once; `core.errors.ToolError` is for what the model can mend.
+
+        A change that was sent and whose end is not known raises `core.errors.OutcomeUnknown`.
+        """
         ...
 
     async def health(self) -> str | None:

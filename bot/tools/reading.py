@@ -109,10 +109,9 @@ def _own_words(answer: Answer) -> str:
         body = json.loads(answer.text)
     except (ValueError, RecursionError):
         return one_line(answer.text, 1_000)
-    if isinstance(body, dict):
-        words = body.get("error") or body.get("message")
-        if isinstance(words, str):
-            return one_line(words, 1_000)
+    words = body.get("error") or body.get("message") if isinstance(body, dict) else body
+    if isinstance(words, str):
+        return one_line(words, 1_000)
     return one_line(answer.text, 1_000)
 
 
