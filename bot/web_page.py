@@ -8,7 +8,7 @@ import lxml.html
 from html_to_markdown import ConversionOptions, convert
 from lxml.etree import ParserError
 
-from core.gateway import clean
+from core.evidence import clean
 
 NOISE = (
     "//script|//style|//noscript|//template|//svg|//iframe|//nav|//footer|//aside|//form"
@@ -26,7 +26,11 @@ def markdown_of(body: bytes, charset: str, *, html: bool, limit: int) -> str:
         text = body.decode("utf-8", "replace")
     if html:
         text = _converted(text)
-    text = clean(text.strip(), limit * 4)
+    return beginning(clean(text.strip(), limit), limit)
+
+
+def beginning(text: str, limit: int) -> str:
+    """The first part of a page that is longer than `limit` characters, which says so."""
     return text if len(text) <= limit else text[: limit - len(CUT)] + CUT
 
 

@@ -26,8 +26,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from ssrfguard import BlockedAddressError, BlockedURLError, Policy, Target, resolve
 from yarl import URL
 
-from bot.web_page import markdown_of
+from bot.web_page import beginning, markdown_of
 from core.errors import PilothouseError
+from core.evidence import MOST_KEPT
 
 TOTAL_S = 8.0
 BYTES = 2_000_000
@@ -35,7 +36,7 @@ REDIRECTS = 5
 URL_CHARS = 2_048
 PAGE_CHARS = 6_000
 KEPT_S = 300.0
-KEPT_PAGES = 200
+KEPT_CHARS = 20_000_000
 HEADER_BYTES = 16_384
 INTERNAL = (".internal", ".local", ".localhost", ".svc", ".lan", ".home.arpa", ".intranet")
 TEXTS = ("text/", "application/json", "application/xhtml+xml", "application/xml", "application/yaml")
@@ -52,13 +53,17 @@ class Refused(PilothouseError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was read, as evidence: when (seconds since the epoch), where from, and the digest of the bytes."""
+    """What was read, as evidence: when (seconds since the epoch), where from, and the digest of the bytes.
+
+    `markdown` is what the model reads of `whole`.
+    """
 
     url: str
     final_url: str
     fetched_at: float
     digest: str
     markdown: str
+    whole: str = ""
 
 
 class Pinned(AbstractResolver):
@@ -156,10 +161,20 @@ class WebProxy:
             if waiting == 1:
                 del self._flights[key]
                 task.cancel()
-        if len(self._kept) >= KEPT_PAGES:
-            self._kept.clear()
-        self._kept[key] = (self._clock(), page)
+        self._keep(key, page)
         return page
+
+    def _keep(self, key: str, page: Page) -> None:
+        """Keep the page for who asks next; what is too old goes, and the oldest if there is too much."""
+        self._kept.pop(key, None)
+        self._kept[key] = (self._clock(), page)
+        since = self._clock() - KEPT_S
+        held = sum(len(kept.whole) for _, kept in self._kept.values())
+        for old, (at, kept) in list(self._kept.items()):
+            if at > since and held <= KEPT_CHARS:
+                break
+            held -= len(kept.whole)
+            del self._kept[old]
 
     async def _fetch(self, url: str) -> Page:
         try:
@@ -241,8 +256,9 @@ class WebProxy:
         if not kind.startswith(TEXTS):
             raise Refused("content-type", f"{kind or 'that'} is not text")
         charset = headers.get("Content-Type", "").partition("charset=")[2].strip(' "') or "utf-8"
-        markdown = await asyncio.to_thread(markdown_of, body, charset, html=kind in HTML, limit=PAGE_CHARS)
-        return Page(url, final, self._now(), hashlib.sha256(body).hexdigest(), markdown)
+        found = await asyncio.to_thread(markdown_of, body, charset, html=kind in HTML, limit=MOST_KEPT)
+        digest = hashlib.sha256(body).hexdigest()
+        return Page(url, final, self._now(), digest, beginning(found, PAGE_CHARS), found)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -26,9 +26,10 @@ from referencing.exceptions import Unresolvable
 
 from core.cancel import SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
+from core.evidence import Kept, clean, kept_of, narrowing
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
-from core.redaction import redact
+from core.redaction import redact, redact_values
 
 
 class CallStatus(StrEnum):
@@ -67,13 +68,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The end of one call: what the model reads, and what the audit keeps. `duration_s` in seconds."""
+    """The end of one call: what the model reads, and what the audit keeps. `duration_s` in seconds.
+
+    `kept` is the whole output, when `text` is less, or the page that it was taken from.
+    """
 
     call: Call
     status: CallStatus
     text: str
     links: Sequence[tuple[str, str]] = ()
     duration_s: float = 0.0
+    kept: Kept | None = None
 
     @property
     def is_error(self) -> bool:
@@ -164,8 +169,9 @@ class Gateway:
         return self._failed(call, got, began)
 
     def _end(self, call: Call, status: CallStatus, output: ToolOutput, began: float) -> CallResult:
-        text = clean(output.text, self._limits.output_chars)
-        return CallResult(call, status, text, _links(output), self._now() - began)
+        narrower = narrowing(self._tools[call.tool].spec.input_schema)
+        text, kept = kept_of(output, self._limits.output_chars, narrower)
+        return CallResult(call, status, text, _links(output), self._now() - began, kept)
 
     def _failed(self, call: Call, error: BaseException, began: float) -> CallResult:
         if isinstance(error, ToolError):
@@ -191,9 +197,6 @@ CUT_SHORT = asyncio.CancelledError()
 
 UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
 MOST_LINKS = 20
-BINARY_SAMPLE = 4_000
-SHORTEST_BINARY = 32
-UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\ufffd\ud800-\udfff]")
 
 
 async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseException:
@@ -249,35 +252,9 @@ def recovered(call: Call, status: CallStatus, output: str | None) -> CallResult:
     return CallResult(call, CallStatus.UNKNOWN, text)
 
 
-def clean(text: str, limit: int) -> str:
-    """Tool output as it may be kept: no NUL, no lone surrogates, no secrets, no more than `limit` characters.
-
-    What is no text at all is not kept: nobody can read it, and it would be paid for with every later request.
-    """
-    if _is_binary(text):
-        return f"[binary: {len(text)} characters were not kept]"
-    cut = redact(whole(text[: limit * 2]))
-    if len(cut) <= limit and len(text) <= limit * 2:
-        return cut
-    return f"{cut[:limit]}\n[cut: {len(text) - limit} more characters were not kept]"
-
-
-def whole(text: str) -> str:
-    """Text that everybody can write: no NUL, and no half of a character without the other."""
-    if not text.isascii():
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\x00", "\ufffd")
-
-
-def _is_binary(text: str) -> bool:
-    """Whether a tenth of the beginning is control characters, half characters, or what could not be decoded."""
-    sample = text[:BINARY_SAMPLE]
-    return len(sample) >= SHORTEST_BINARY and len(UNREADABLE.findall(sample)) * 10 > len(sample)
-
-
 def summarise(arguments: Mapping[str, Any]) -> str:
     """The arguments in one short line for people and logs."""
-    parts = [f"{name}={_short(value)}" for name, value in arguments.items()]
+    parts = [f"{name}={_short(value)}" for name, value in redact_values(arguments).items()]
     line = redact(" ".join(" ".join(parts).split()))
     return line if len(line) <= 160 else f"{line[:159]}…"
 

@@ -120,13 +120,26 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A page as it was read: where from in the end, when (seconds since the epoch), the SHA-256 of its bytes as hex,
+    and its whole text."""
+
+    url: str
+    taken_at: float
+    digest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool found. `text` goes to the model; `links` (title, address) and `pictures` are for people."""
+    """What a tool found. `text` goes to the model, and is cut there if it is long; the whole of it, or the
+    `snapshot` that it was taken from, is kept as evidence. `links` (title, address) and `pictures` are for people."""
 
     text: str
     links: Sequence[tuple[str, str]] = ()
     is_error: bool = False
     pictures: Sequence[Picture] = ()
+    snapshot: Snapshot | None = None
 
 
 class Tool(Protocol):

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import BadInput
 from core.messages import TurnId
+from core.redaction import redact_values
 from storage.database import Database, now
 from storage.tables import (
     attempts,
@@ -233,7 +234,8 @@ _JSON_COLUMNS = ("body", "arguments", "links", "files", "evidence")
 
 
 def _parsed(row: Row) -> Row:
-    return {name: _json(value) if name in _JSON_COLUMNS else value for name, value in row.items()}
+    found = {name: _json(value) if name in _JSON_COLUMNS else value for name, value in row.items()}
+    return found | {"arguments": redact_values(found["arguments"])} if "arguments" in found else found
 
 
 def _json(text: str | None) -> Any:

@@ -6,6 +6,7 @@
     turns       one run of the agent, from a trigger to its settle
     attempts    one stretch of a turn on one worker, with the stamp of its cut
     entries     the history with the model, append-only
+    evidence    whole outputs and pages as they were read, named by what they are: each is kept once
     calls       the audit of every tool call: recorded before it runs, its outcome after
     settles     how a turn ended: exactly one row a turn
     cards       the progress message of a turn, as desired state: the newest wins
@@ -202,6 +203,21 @@ entries = Table(
     Index("ix_entries_turn_id", "turn_id"),
 )
 
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("kind", String(8), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("chars", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("url", Text),
+    Column("taken_at", Float),
+    Column("created_at", Float, nullable=False),
+    CheckConstraint(_one_of("kind", "output page"), name="kind"),
+    CheckConstraint("kind <> 'page' OR (url IS NOT NULL AND taken_at IS NOT NULL)", name="page"),
+)
+
 calls = Table(
     "calls",
     metadata,
@@ -218,6 +234,7 @@ calls = Table(
     Column("input_summary", Text, nullable=False),
     Column("output_summary", Text),
     Column("output", Text),
+    Column("evidence_id", String(64), ForeignKey("evidence.id")),
     Column("links", Text, nullable=False, server_default=text("'[]'")),
     Column("started_at", Float),
     Column("ended_at", Float),

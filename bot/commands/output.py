@@ -23,9 +23,14 @@ _TURNS_THE_TEXT = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2
 def printable(value: object) -> str:
     """One line of text that can't do anything to a terminal; "-" for nothing."""
     text = "" if value is None else str(value)
-    if not text.isascii() or not text.isprintable():
-        text = "".join(character if _harmless(character) else " " for character in text)
-    return " ".join(text.split()) or "-"
+    return " ".join(harmless(text).split()) or "-"
+
+
+def harmless(line: str) -> str:
+    """A line of text as it is, with a blank for whatever could act on a terminal."""
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(character if _harmless(character) else " " for character in line)
 
 
 def _harmless(character: str) -> bool:

@@ -177,8 +177,8 @@ def _spent(costs: Sequence[Row]) -> dict[int, str]:
 
 def _calls(story: Mapping[str, Any]) -> Iterator[Event]:
     opened = {row["step"]: row["created_at"] for row in story["entries"] if row["kind"] == "assistant"}
-    for row in story["calls"]:
-        name = f"step {row['step']}: {row['tool']}({shorten(row['input_summary'], 60)})"
+    for number, row in enumerate(story["calls"], 1):
+        name = f"#{number} step {row['step']}: {row['tool']}({shorten(row['input_summary'], 60)})"
         if row["ended_at"] is None:
             tier = f", {row['tier']}" if row["tier"] != "read" else ""
             at = max(row["started_at"] or 0.0, opened.get(row["step"], 0.0))

@@ -12,8 +12,10 @@ from bot.commands.output import AsJson, clock, complain, moment, printable, shor
 from bot.commands.place import Config, Data, read
 from bot.commands.tables import write_table
 from bot.commands.timeline import Event, timeline
+from bot.commands.whole_call import whole_call
 from core.card_words import ENDINGS, ended_at
 from core.turn import TurnState
+from storage.call_reports import call_story
 from storage.reports import Row, find_turn, list_turns, paused, turn_story
 
 app = typer.Typer(help="What the ledger says about turns.")
@@ -73,16 +75,26 @@ def _line(turn: Row) -> list[object]:
 @app.command()
 def show(
     turn: Annotated[str, typer.Argument(metavar="ID", help="The turn's id, or enough of its beginning.")],
+    call: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Only its call number N, with all that it brought.", show_default=False
+        ),
+    ] = None,
     data: Data = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that happened in one turn, in order."""
+    """Show everything that happened in one turn, in order; or one of its calls, whole."""
 
     async def ask(tx: AsyncConnection) -> Row:
-        return await turn_story(tx, await find_turn(tx, turn))
+        found = await find_turn(tx, turn)
+        return await turn_story(tx, found) if call is None else await call_story(tx, found, call)
 
     story = read(data, config, ask)
+    if call is not None:
+        write_json(story) if as_json else write("\n".join(whole_call(story, call)) + "\n")
+        return
     events = timeline(story)
     if as_json:
         lines = [{"at": event.at, "what": event.what, "words": event.words} for event in events]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 
-from core.gateway import clean
+from core.evidence import clean
 from core.history import user_block
 from core.messages import Block
 from core.validator_images import look_at

@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack.attachments import FILE_BYTES, Room, block_of
 from bot.slack.rendering import thread_context
 from bot.slack.verdict import NOT_YET, read_failure
-from core.gateway import whole
+from core.evidence import whole
 from core.history import user_block
 from core.ledger import Surroundings, Wanted
 from core.marker import marker_of

@@ -1,14 +1,15 @@
 """What all tools share: checked arguments, results short enough for a model, and one way to run a read.
 
 A tool's text goes into the model's context and stays there for the whole session, so it is small, says what was
-left out, and holds nothing that a database or the API would choke on (NUL, lone surrogates).
+left out, and holds nothing that a database or the API would choke on (NUL, lone surrogates). What is long all the
+same the gateway cuts for the model, and keeps as evidence.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,9 +17,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from core.errors import ToolError
+from core.evidence import MOST_KEPT
 from core.ports import ToolOutput, ToolSpec
 
-MOST_CHARS = 20_000
+MOST_CHARS = MOST_KEPT
 MOST_ERROR_CHARS = 2_000
 MOST_CELL_CHARS = 400
 
@@ -141,12 +143,12 @@ class ReadTool:
     check: Callable[[], Awaitable[object]]
 
     async def run(self, arguments: Arguments) -> ToolOutput:
-        """Look. The text is clean and at most 20,000 characters. Raises only ToolError."""
+        """Look. The text is clean; how much of it the model reads is the gateway's to say. Raises only ToolError."""
         try:
             found = await self.look(checked(self.spec, arguments))
         except ToolError as error:
             raise ToolError(capped(cleaned(str(error)), MOST_ERROR_CHARS)) from error
-        return ToolOutput(capped(cleaned(found.text)), found.links, found.is_error)
+        return replace(found, text=capped(cleaned(found.text)))
 
     async def health(self) -> str | None:
         """None, or one sentence that says what is wrong."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import String, bindparam, func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Mail
@@ -17,6 +17,7 @@ from core.history import result_block, user_block
 from core.ledger import Claimed, Closed, Spent
 from core.remediation import EmptyCause, Rung
 from core.turn import Stamp, end_for
+from storage.ledger import evidence
 from storage.ledger.common import Price, book, end, fence, mail_of
 from storage.ledger.open import add_entry, outcome_of
 from storage.tables import calls, turns
@@ -28,13 +29,12 @@ END_CALL = (
         status=bindparam("status"),
         output=bindparam("output"),
         output_summary=bindparam("output_summary"),
+        evidence_id=func.coalesce(bindparam("evidence_id", type_=String), calls.c.evidence_id),
         links=bindparam("links"),
         ended_at=bindparam("ended_at"),
         duration_ms=bindparam("duration_ms"),
     )
 )
-
-
 CLIMB = (
     update(turns)
     .where(turns.c.id == bindparam("turn"))
@@ -42,10 +42,18 @@ CLIMB = (
 )
 
 
+async def end_calls(
+    tx: AsyncConnection, claimed: Claimed, step: int, results: Sequence[CallResult], at: float
+) -> None:
+    """Write how calls ended, and what they brought."""
+    await evidence.keep(tx, results)
+    await tx.execute(END_CALL, [outcome_of(claimed, step, result, at) for result in results])
+
+
 async def record(tx: AsyncConnection, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
     """See `core.ledger.Ledger.record`."""
     fenced = await fence(tx, claimed.lease)
-    await tx.execute(END_CALL, [outcome_of(claimed, step, result, fenced["now"]) for result in results])
+    await end_calls(tx, claimed, step, results, fenced["now"])
 
 
 async def close(
@@ -59,7 +67,7 @@ async def close(
     fenced = await fence(tx, claimed.lease, entries=1)
     blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
     await add_entry(tx, claimed, fenced["next_seq"] - 1, "results", step, blocks)
-    await tx.execute(END_CALL, [outcome_of(claimed, step, result, fenced["now"]) for result in results])
+    await end_calls(tx, claimed, step, results, fenced["now"])
     mail = await mail_of(tx, claimed.lease.session, claimed.turn)
     if any(result.status is CallStatus.UNKNOWN for result in results):
         return Closed(None, mail.stop)

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.control import Closed, Mail, StopFact
 from core.errors import LostLease
-from core.gateway import whole
+from core.evidence import whole
 from core.ledger import Claimed, Lease, Spent
 from core.messages import Level, SessionId, TurnId, UserId
 from core.ports import Usage

@@ -1,7 +1,8 @@
 """*open*: the model's answer and its calls are committed, and the calls start.
 
 Refused with `LostLease` for an old epoch and with `Stopped` when a stop in scope is committed: then nothing of the
-answer is in the history. A write has a second gate of its own, `intend`, right before it runs.
+answer is in the history. A write has a second gate of its own, `intend`, right before it runs; its arguments are kept
+as they are, because it may run later, from this row. Those of a read are kept for people only, without secrets.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import Stopped
 from core.gateway import Call, CallResult, CallStatus
 from core.ledger import Claimed, Spent
+from core.redaction import redact_values
 from storage.database import now
 from storage.ledger.common import Price, book, dump, fence, stop_of
 from storage.tables import calls, entries
@@ -51,7 +53,7 @@ async def open_step(
                 "tool": call.tool,
                 "tier": call.tier,
                 "status": (CallStatus.OPEN if call.refusal is None else CallStatus.REFUSED).value,
-                "arguments": dump(call.arguments),
+                "arguments": dump(call.arguments if call.writes else redact_values(call.arguments)),
                 "input_summary": call.summary,
                 "output": call.refusal,
                 "started_at": fenced["now"],
@@ -108,6 +110,7 @@ def outcome_of(claimed: Claimed, step: int, result: CallResult, at: float) -> di
         "status": result.status.value,
         "output": result.text,
         "output_summary": " ".join(result.text.split())[:200],
+        "evidence_id": result.kept.id if result.kept is not None else None,
         "links": dump(list(result.links)),
         "ended_at": at,
         "duration_ms": round(result.duration_s * 1000, 1),

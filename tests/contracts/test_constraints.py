@@ -27,6 +27,8 @@ VIOLATIONS: dict[str, Sequence[Change]] = {
     "ck_attempts_stamp": [{"stamp": "cut"}],
     "ck_attempts_ended_at": [{"ended": "finished"}, {"ended_at": 5}],
     "ck_entries_kind": [{"kind": "system"}],
+    "ck_evidence_kind": [{"kind": "rumour"}],
+    "ck_evidence_page": [{"kind": "page"}, {"kind": "page", "url": "https://docs.example.com/"}],
     "ck_calls_status": [{"status": "done"}],
     "ck_calls_tier": [{"tier": "root"}],
     "ck_settles_reason": [{"reason": "bored", "final_event_id": None}],

@@ -55,7 +55,7 @@ def test_capped_text_keeps_within_its_limit(text: str, limit: int) -> None:
 def test_what_was_cut_is_said() -> None:
     text = capped("x" * (MOST_CHARS + 1))
     assert len(text) == MOST_CHARS
-    assert text.endswith("[cut here: 20001 characters in all; narrow the question to see the rest]")
+    assert text.endswith("[cut here: 1000001 characters in all; narrow the question to see the rest]")
     assert left_out(3, 5, "pods", "ask by name") == "\n[2 more pods not shown: ask by name]"
     assert left_out(5, 5, "pods", "ask by name") == ""
 
@@ -119,7 +119,7 @@ async def test_a_read_tool_cleans_and_caps_what_it_found_and_what_went_wrong() -
     async def look(arguments: Mapping[str, Any]) -> ToolOutput:
         if arguments["what"] == "bad":
             raise ToolError("\0" * 5_000)
-        return ToolOutput("\0" + "x" * 50_000, [("title", "https://example.com")])
+        return ToolOutput("\0" + "x" * MOST_CHARS, [("title", "https://example.com")])
 
     async def check() -> None:
         raise ToolError("down\0\nreally")

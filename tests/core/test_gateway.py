@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from core.cancel import Cancel
 from core.errors import ToolError
-from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, clean, not_run, recovered, summarise
+from core.evidence import clean
+from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run, recovered, summarise
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
 from tests.core.doubles import FakeTool, after, call, stubborn, tool
@@ -288,7 +289,11 @@ async def test_a_tool_that_returns_no_output_at_all_failed_inside() -> None:
 @in_virtual_time
 async def test_a_hundred_megabytes_are_cut_to_the_limit_and_say_so() -> None:
     result = await ran(after(0, "x" * 100_000_000))
-    assert result.text == f"{'x' * 1_000}\n[cut: 99999000 more characters were not kept]"
+    assert result.text == (
+        f"{'x' * 1_000}\n[cut: 99,999,000 of 100,000,000 characters are left out here; the first 1,000,000 are kept "
+        "for people. To see what is left out, look another way.]"
+    )
+    assert result.kept is not None and (len(result.kept.body), result.kept.chars) == (1_000_000, 100_000_000)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.redaction import redact
+from core.redaction import PATTERNS, redact, redact_values
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----"
 
@@ -136,3 +137,37 @@ def test_long_and_hostile_text_takes_no_longer_than_it_should(piece: str) -> Non
     began = time.process_time()
     redact(text)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ({"password": "x"}, {"password": "[redacted]"}),
+        ({"env": [{"DB_PASSWORD": "abc", "name": "db"}]}, {"env": [{"DB_PASSWORD": "[redacted]", "name": "db"}]}),
+        ({"api-key": "k", "X-Api-Key": "k"}, {"api-key": "[redacted]", "X-Api-Key": "[redacted]"}),
+        ({"authorization": "me"}, {"authorization": "[redacted]"}),
+        ({"note": "use xoxb-1-a now"}, {"note": "use [redacted Slack token] now"}),
+        ({"xoxb-1-a": 1}, {"[redacted Slack token]": 1}),
+        ({"tokens": 5, "secret": None, "key": "value"}, {"tokens": 5, "secret": None, "key": "value"}),
+        ({"query": "up", "limit": 5, "on": True}, {"query": "up", "limit": 5, "on": True}),
+    ],
+)
+def test_of_arguments_secrets_go_by_their_shape_and_by_the_name_that_they_stand_under(
+    arguments: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    assert redact_values(arguments) == kept
+    assert redact_values(kept) == kept
+
+
+def test_a_value_that_is_nested_without_end_is_cut_off() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    assert "nested too deep" in repr(redact_values(deep))
+
+
+def test_the_signs_of_a_pattern_are_in_whatever_it_matches() -> None:
+    for signs, pattern, _ in PATTERNS:
+        assert signs and all(sign == sign.casefold() for sign in signs), pattern
+    for text in ("PA\u017f\u017fWORD=abcdef1", "api_\u212aey: 'abcdef12'", "AUTHORIZATION: BASIC dXNlcjpwYXNz"):
+        assert "[redacted]" in redact(text), text

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 from core.messages import Source, Who
+from core.ports import Snapshot, ToolOutput
 from core.settle import Detail, Outcome, Reason
 from tests.support.cli import Run, happen, json_of, sentence_of
 from tests.support.house import ROOT, House
+
+PAGE = Snapshot("https://docs.example.com/a", 1_789_997_600.0, "d" * 64, "# Title\x1b[2J\n\n  whole")
 
 pytest_plugins = ["tests.e2e.cli_fixtures"]
 
@@ -78,6 +81,33 @@ def test_turns_show_as_json_has_the_rows_and_the_timeline(cli: Run, place: Path)
     assert " ".join(event["what"] for event in shown["timeline"]) == (
         "message turn outbox card attempt entry step call call step answer attempt settle outbox"
     )
+
+
+def test_turns_show_prints_one_call_whole_with_what_was_kept_of_it(cli: Run, place: Path) -> None:
+    async def story(house: House) -> str:
+        asked = await house.say("why 5xx?")
+        claimed = await house.claim(asked.session)
+        await house.step(claimed, 1, ["prometheus_query", "loki_query"], brought=ToolOutput("up  1\n" * 9_000))
+        await house.step(claimed, 2, ["read_web_page"], brought=ToolOutput("a part", snapshot=PAGE))
+        await house.answer(claimed)
+        return claimed.turn
+
+    turn = happen(place, story)
+    _, out, _ = cli("turns", "show", turn, "--call", "2", "--data", place)
+    head, body = out.split("\n\n", 1)
+    assert head.splitlines()[0] == f"Call 2:    loki_query (read), step 1 of {turn}"
+    assert 'Arguments: {"query": "up"}' in head
+    assert "Evidence:  the whole output, 54,000 characters, sha256 " in head
+    assert body == "up  1\n" * 9_000 + "\n"
+    _, out, _ = cli("turns", "show", turn, "--call", "3", "--data", place)
+    assert (
+        "Evidence:  the page https://docs.example.com/a, read 2026-09-21 13:33:20 UTC, 20 characters, sha256 of its "
+        f"bytes {'d' * 64}\n\n# Title [2J\n\n  whole\n" in out
+    )
+    row = json_of(cli("turns", "show", turn, "--call", "3", "--json", "--data", place))
+    assert (row["evidence"], row["evidence_kind"]) == (PAGE.text, "page")
+    said = sentence_of(cli("turns", "show", turn, "--call", "4", "--data", place))
+    assert said == f"Turn {turn} has 3 calls: give the number of one, as `turns show` counts them."
 
 
 def test_turns_show_takes_the_beginning_of_an_id_and_says_when_it_fits_several(cli: Run, place: Path) -> None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from core.evidence import kept_of
 from core.gateway import Call, CallResult, CallStatus
 from core.ledger import Claimed, Frozen, Spent, Surroundings
 from core.limits import Limits
 from core.messages import Arrival, ChannelId, Marker, Rights, SessionId, SlackTs, Source, TurnId, UserId, Who
-from core.ports import Evidence, Usage
+from core.ports import Evidence, ToolOutput, Usage
 from core.settle import Outcome, Reason
 from core.turn import Stamp
 from storage.database import Database
@@ -27,6 +28,9 @@ from storage.mailbox import Mailbox
 FROZEN = Frozen("claude-sonnet-5-5", "system", [])
 ALL = Rights(ask=True, steer=True, stop=True)
 ROOT = "1790000000.000100"
+
+
+ALL_FINE = ToolOutput("all fine")
 
 
 @dataclass
@@ -68,11 +72,19 @@ class House:
         assert claimed is not None
         return claimed
 
-    async def step(self, claimed: Claimed, step: int, tools: Sequence[str], stamp: Stamp | None = None) -> None:
+    async def step(
+        self,
+        claimed: Claimed,
+        step: int,
+        tools: Sequence[str],
+        stamp: Stamp | None = None,
+        brought: ToolOutput = ALL_FINE,
+    ) -> None:
         calls = [_call(claimed, step, place, tool) for place, tool in enumerate(tools)]
         content = [{"type": "text", "text": "Looking."}, *(_block(call) for call in calls)]
         await self.ledger.open(claimed, step, content, calls, [Spent(FROZEN.model, step, Usage(100, 10))])
-        results = [CallResult(call, CallStatus.OK, "all fine", duration_s=0.25) for call in calls]
+        text, kept = kept_of(brought, Limits().output_chars)
+        results = [CallResult(call, CallStatus.OK, text, duration_s=0.25, kept=kept) for call in calls]
         await self.ledger.close(claimed, step, results, lambda _steers: stamp)
         claimed.steps = step
         claimed.evidence.append(Evidence(calls[0].call_id, calls[0].tool, calls[0].summary))

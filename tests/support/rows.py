@@ -27,6 +27,7 @@ def good_rows(number: int, parents: int | None = None) -> dict[str, Row]:
         | _row(slack_ts="1.000002", arrived_at=1),
         "attempts": _row(turn_id=f"t{p}", number=n, worker="w1", epoch=1, started_at=1),
         "entries": _row(id=f"e{n}", seq=n, kind="user", step=1, body="[]", epoch=1, **own),
+        "evidence": _row(id=f"{n:064}", kind="output", body="all fine", chars=8, digest=f"{n:064}"),
         "calls": _row(id=f"c{n}", step=1, position=n, call_id="x", tool="t", tier="read", **own)
         | _row(status="open", arguments="{}", input_summary=""),
         "settles": _row(reason="completed", final_event_id=f"e{p}", step=1, **own)

@@ -124,6 +124,19 @@ def upgrade() -> None:
         CheckConstraint("outcome IN ('done', 'no_output', 'failed')", name="outcome"),
     )
     op.create_table(
+        "evidence",
+        Column("id", String(64), primary_key=True),
+        Column("kind", String(8), nullable=False),
+        Column("body", Text, nullable=False),
+        Column("chars", Integer, nullable=False),
+        Column("digest", String(64), nullable=False),
+        Column("url", Text),
+        Column("taken_at", Float),
+        Column("created_at", Float, nullable=False),
+        CheckConstraint("kind <> 'page' OR (url IS NOT NULL AND taken_at IS NOT NULL)", name="page"),
+        CheckConstraint("kind IN ('output', 'page')", name="kind"),
+    )
+    op.create_table(
         "calls",
         Column("id", String(60), primary_key=True),
         Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
@@ -138,6 +151,7 @@ def upgrade() -> None:
         Column("input_summary", Text, nullable=False),
         Column("output_summary", Text),
         Column("output", Text),
+        Column("evidence_id", String(64), ForeignKey("evidence.id")),
         Column("links", Text, nullable=False, server_default=text("'[]'")),
         Column("started_at", Float),
         Column("ended_at", Float),
@@ -356,6 +370,7 @@ def downgrade() -> None:
         "costs",
         "cards",
         "calls",
+        "evidence",
         "automation",
         "attempts",
         "turns",
