@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from bot.playground.world.incident import GUILTY_LOOKING, HOSTS, Incident, Pod, Rollout, replica_set
 from bot.playground.world.logs import BACKUP_POD
@@ -31,7 +32,8 @@ def events(incident: Incident) -> Iterator[Event]:
     for name, rollouts in incident.rollouts.items():
         for rollout in rollouts:
             yield from _of_rollout(incident, name, rollout)
-        for pod in incident.pods(name):
+        yield from _of_scales(incident, name)
+        for pod in incident.all_pods(name):
             yield from _of_pod(pod)
     yield from _of_backup(incident)
 
@@ -50,9 +52,17 @@ def _of_rollout(incident: Incident, name: str, rollout: Rollout) -> Iterator[Eve
             down = f"Scaled down replica set {old} to {left} from {left + 1}"
             at = rollout.at + ready_after_s
             yield Event(at, "shop", "Deployment", name, "ScalingReplicaSet", down, "deployment-controller")
-    if name == "gateway" and rollout.revision == rollout.template.revision:
+    if name == "gateway" and rollout.revision == rollout.template.revision and not rollout.template.restarted:
         words = f"ConfigMap gateway-routes updated by deploybot: {rollout.template.cause}"
         yield Event(rollout.at - 20, "shop", "ConfigMap", "gateway-routes", "Updated", words, "deploybot")
+
+
+def _of_scales(incident: Incident, name: str) -> Iterator[Event]:
+    for (_, before), (at, after) in pairwise(incident.scales[name]):
+        running = next(rollout for rollout in reversed(incident.rollouts[name]) if rollout.at <= at)
+        which = replica_set(name, running.template)
+        words = f"Scaled {'up' if after > before else 'down'} replica set {which} to {after} from {before}"
+        yield Event(at, "shop", "Deployment", name, "ScalingReplicaSet", words, "deployment-controller")
 
 
 def _of_pod(pod: Pod) -> Iterator[Event]:
@@ -74,7 +84,8 @@ def _of_backup(incident: Incident) -> Iterator[Event]:
     where = f"Successfully assigned ops/{BACKUP_POD} to {GUILTY_LOOKING}"
     yield Event(began - 4, *pod, "Scheduled", where, "default-scheduler")
     yield Event(began, *pod, "Started", "Started container backup", "kubelet")
-    slow = next(p for p in incident.pods("checkout") if p.host == GUILTY_LOOKING and p.until == math.inf)
     words = "Readiness probe took 1.2s, more than usual, but succeeded"
-    about = ("shop", "Pod", slow.name)
-    yield Event(began + 700, *about, "ProbeWarning", words, "kubelet", "Warning", 540.0)
+    for slow in incident.pods("checkout"):
+        if slow.host == GUILTY_LOOKING and slow.since < began + 700 < slow.until:
+            about = ("shop", "Pod", slow.name)
+            yield Event(began + 700, *about, "ProbeWarning", words, "kubelet", "Warning", 540.0, slow.until)

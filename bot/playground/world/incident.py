@@ -12,7 +12,8 @@ them in step. There is no randomness: `mix` and `flow` make the same noise at ev
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -31,6 +32,7 @@ def hour(text: str) -> float:
 
 OPENING = hour("14:20")
 BACKUP_BEGINS = hour("13:40")
+SCALED_UP_S = 12.0
 
 # Share of checkout's answers that are ready within so many seconds.
 LATENCY_HEALTHY = (
@@ -104,17 +106,26 @@ class Template:
     image: str
     args: tuple[str, ...] = ()
     checkout_limit_s: float = 3.0
+    restarted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A template going live at `at`; its three pods, one a host, are ready so many seconds later."""
+    """A template going live at `at`; its first three pods, one a host, are ready so many seconds later.
+
+    `cause` is what the one who rolled out said of it, where that is not the template's own.
+    """
 
     deployment: str
     revision: int
     template: Template
     at: float
     ready_after_s: tuple[float, float, float] = (40.0, 60.0, 80.0)
+    cause: str = ""
+
+    def ready_at(self, index: int) -> float:
+        """When its pod number `index` is ready."""
+        return self.at + self.ready_after_s[min(index, len(self.ready_after_s) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,7 @@ class Pod:
     template: Template
     since: float
     until: float = math.inf
+    index: int = 0
 
     def lived(self, t: float) -> bool:
         return self.since <= t < self.until
@@ -166,10 +178,16 @@ SUBNET = {"gateway": 3, "checkout": 7, "catalog": 9}
 
 @dataclass(slots=True)
 class Incident:
-    """The state of the world: which revisions ran when. `day` is midnight UTC, in seconds since the epoch."""
+    """The state of the world: which revisions ran when. `day` is midnight UTC, in seconds since the epoch.
+
+    `scales` holds by deployment since when how many pods are wanted; `restarts` when the deploybot was restarted, and
+    the stamp of each.
+    """
 
     day: float
     rollouts: dict[str, list[Rollout]] = field(init=False)
+    scales: dict[str, list[tuple[float, int]]] = field(init=False)
+    restarts: list[tuple[float, str]] = field(init=False, default_factory=list)
     _pods: dict[str, list[Pod]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,6 +195,7 @@ class Incident:
             name: [Rollout(name, template.revision, template, self.day + at) for at, template in past]
             for name, past in PAST.items()
         }
+        self.scales = {name: [(-math.inf, len(HOSTS))] for name in PAST}
 
     @property
     def opening(self) -> float:
@@ -187,34 +206,83 @@ class Incident:
     def backup_began(self) -> float:
         return self.day + BACKUP_BEGINS
 
-    def roll_back(self, deployment: str, revision: int, at: float) -> Rollout:
+    def roll_back(self, deployment: str, revision: int, at: float, cause: str = "") -> Rollout:
         """Bring the template of an earlier revision back, as a new revision. Raises KeyError if there is none."""
-        history = self.rollouts[deployment]
-        earlier = next((past for past in history if past.revision == revision), None)
+        earlier = next((past for past in self.rollouts[deployment] if past.revision == revision), None)
         if earlier is None:
             raise KeyError(f"deployment {deployment} has no revision {revision}")
-        rollout = Rollout(deployment, history[-1].revision + 1, earlier.template, at, (5.0, 10.0, 15.0))
+        return self._rolled_out(deployment, earlier.template, at, cause)
+
+    def restart(self, deployment: str, stamp: str, at: float) -> Rollout:
+        """The same template once more, with the stamp that tells it apart."""
+        last = self.rollouts[deployment][-1]
+        template = replace(last.template, revision=last.revision + 1, restarted=stamp)
+        return self._rolled_out(deployment, template, at, last.cause)
+
+    def _rolled_out(self, deployment: str, template: Template, at: float, cause: str) -> Rollout:
+        history = self.rollouts[deployment]
+        rollout = Rollout(deployment, history[-1].revision + 1, template, at, (5.0, 10.0, 15.0), cause)
         history.append(rollout)
         self._pods.pop(deployment, None)
         return rollout
 
+    def scale(self, deployment: str, replicas: int, at: float) -> None:
+        """Want so many pods from now on."""
+        self.scales[deployment].append((at, replicas))
+        self._pods.pop(deployment, None)
+
+    def replicas(self, deployment: str, t: float) -> int:
+        """How many pods are wanted at `t`."""
+        return next(wanted for since, wanted in reversed(self.scales[deployment]) if since <= t)
+
+    def generation(self, deployment: str, t: float) -> int:
+        """How often what is wanted of the deployment has changed, as Kubernetes counts."""
+        begun = max((rollout.revision for rollout in self.rollouts[deployment] if rollout.at <= t), default=0)
+        return begun + sum(since <= t for since, _ in self.scales[deployment]) - 1
+
     def pods(self, deployment: str) -> list[Pod]:
-        """Every pod that the deployment ever had, oldest first."""
+        """Every pod that the deployment ever had, oldest first; one of them a host serves."""
+        return [pod for pod in self.all_pods(deployment) if pod.index < len(HOSTS)]
+
+    def all_pods(self, deployment: str) -> list[Pod]:
+        """Those of `pods`, and what a larger scale put beside them: ready, but each host has its serving pod."""
         if deployment not in self._pods:
             self._pods[deployment] = self._born(deployment)
         return self._pods[deployment]
 
     def _born(self, deployment: str) -> list[Pod]:
-        history, pods = self.rollouts[deployment], []
+        pods: list[Pod] = []
+        history = self.rollouts[deployment]
+        most = max(wanted for _, wanted in self.scales[deployment])
         for rollout, following in [*pairwise(history), (history[-1], None)]:
-            name = replica_set(rollout.deployment, rollout.template)
-            for index, host in enumerate(HOSTS):
-                until = following.at + following.ready_after_s[index] if following else math.inf
-                last = suffix(5, name, rollout.revision, index)
-                ip = f"10.42.{index + 1}.{SUBNET[deployment] * 20 + rollout.revision % 20}"
-                since = rollout.at + rollout.ready_after_s[index]
-                pods.append(Pod(f"{name}-{last}", deployment, name, host, ip, rollout.template, since, until))
+            for index in range(max(most, len(HOSTS))):
+                until = following.ready_at(index) if following else math.inf
+                pods += self._in_turn(rollout, index, until)
         return pods
+
+    def _in_turn(self, rollout: Rollout, index: int, until: float) -> Iterator[Pod]:
+        """The pods number `index` of a rollout: one, and after each time that it was scaled away another."""
+        name, deployment = replica_set(rollout.deployment, rollout.template), rollout.deployment
+        for turn, (begins, ends) in enumerate(self._wanted(deployment, index)):
+            since, last = max(rollout.ready_at(index), begins + SCALED_UP_S), min(until, ends)
+            if since >= last:
+                continue
+            letters = suffix(5, name, rollout.revision, index, *([turn] if turn else []))
+            host = index % len(HOSTS)
+            ip = f"10.42.{host + 1}.{SUBNET[deployment] * 20 + (rollout.revision + index // len(HOSTS)) % 20}"
+            yield Pod(f"{name}-{letters}", deployment, name, HOSTS[host], ip, rollout.template, since, last, index)
+
+    def _wanted(self, deployment: str, index: int) -> Iterator[tuple[float, float]]:
+        """The spans in which more than `index` pods are wanted."""
+        begins: float | None = None
+        for since, wanted in self.scales[deployment]:
+            if wanted > index and begins is None:
+                begins = since
+            if wanted <= index and begins is not None:
+                yield begins, since
+                begins = None
+        if begins is not None:
+            yield begins, math.inf
 
     def throttled_spans(self) -> list[tuple[float, float]]:
         """When at least one gateway pod threw answers of checkout away: (from, until), until may be infinite."""

@@ -1,17 +1,18 @@
-"""The Kubernetes REST API over the objects of the playground: list and get, pod logs, and Status objects for the
-rest. A service account of the playground may read everything but secrets, and change nothing.
+"""The Kubernetes REST API over the objects of the playground: list and get, pod logs, JSON patches, and Status
+objects for the rest. The service account of the playground may read everything but secrets, and patch what runs pods.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from bot.playground.world.incident import Incident
+from bot.playground.world.kubernetes_changes import PATCHED, Parameters, Patch, Refused, apply, status_object
 from bot.playground.world.logs import Stream, stamp
 from bot.playground.world.objects import objects
 
@@ -25,6 +26,7 @@ KINDS = {
     "namespaces": ("v1", "Namespace"),
     "deployments": ("apps/v1", "Deployment"),
     "replicasets": ("apps/v1", "ReplicaSet"),
+    "statefulsets": ("apps/v1", "StatefulSet"),
 }
 CLUSTER_WIDE = frozenset({"nodes", "namespaces"})
 PATHS = re.compile(
@@ -34,15 +36,6 @@ PATHS = re.compile(
 LABEL = re.compile(r"\s*([\w./-]+)\s*(?:(!=|==?)\s*([\w.-]*)|\s+(in|notin)\s+\(([^)]*)\))?\s*(?:,|$)")
 FIELD = re.compile(r"([\w.]+)(!=|==?)(.*)", re.DOTALL)
 MOST_LOG_LINES = 20_000
-Parameters = Mapping[str, Sequence[str]]
-
-
-class Refused(Exception):
-    """An answer as a Status object."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.reason, self.message = code, reason, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +49,14 @@ class Asked:
 
 
 def answer(
-    method: str, path: str, given: Parameters, token: bool, incident: Incident, streams: Sequence[Stream], now: float
+    method: str,
+    path: str,
+    given: Parameters,
+    token: bool,
+    incident: Incident,
+    streams: Sequence[Stream],
+    now: float,
+    patch: Patch | None = None,
 ) -> web.Response:
     """Answer one request; `path` is what follows the prefix, `token` whether the right one was shown."""
     try:
@@ -69,18 +69,14 @@ def answer(
                 {"major": "1", "minor": "34", "gitVersion": "v1.34.2", "platform": "linux/amd64"}
             )
         asked = _taken_apart(method, path)
+        if method == "PATCH":
+            apply(asked.kind, _answered(asked, {}, incident, now), patch, given, incident, now)
+            return web.json_response(_answered(asked, {}, incident, now))
         if asked.part == "log":
             return web.Response(text=_log(asked, given, incident, streams, now))
         return web.json_response(_answered(asked, given, incident, now))
     except Refused as error:
         return web.json_response(status_object(error), status=error.code)
-
-
-def status_object(error: Refused) -> dict[str, Any]:
-    return {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": error.message, "reason": error.reason, "code": error.code,
-    }  # fmt: skip
 
 
 def _taken_apart(method: str, path: str) -> Asked:
@@ -90,7 +86,8 @@ def _taken_apart(method: str, path: str) -> Asked:
     group, kind, namespace = found["group"], found["kind"], found["namespace"]
     asked = Asked(kind, namespace, found["name"], found["part"])
     version = "v1" if group == "api/v1" else "apps/v1"
-    if method != "GET" or kind not in KINDS:
+    patched = method == "PATCH" and asked.name and not asked.part and kind in PATCHED
+    if (method != "GET" and not patched) or kind not in KINDS:
         verb = {"GET": "get" if asked.name else "list", "POST": "create", "PUT": "update"}.get(method, method.lower())
         where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
         group = "" if version == "v1" else "apps"

@@ -208,6 +208,8 @@ def _deploys(incident: Incident) -> Stream:
     fixed = []
     for rollouts in incident.rollouts.values():
         for rollout in rollouts:
+            if rollout.cause or rollout.template.restarted:
+                continue
             what = f"deploybot: applying shop/{rollout.deployment} revision {rollout.revision}"
             fixed.append((rollout.at - 4, f"{what} ({rollout.template.cause}) image {rollout.template.image}"))
             fixed.append((rollout.at + rollout.ready_after_s[2] + 2, f"{what}: rollout complete, 3/3 ready"))

@@ -253,12 +253,11 @@ def _gateway(incident: Incident, pod: Pod, labels: dict[str, str]) -> Iterator[S
 
 def _of_deployment(incident: Incident, name: str) -> Iterator[Series]:
     labels = {"namespace": "shop", "deployment": name, "job": "kube-state-metrics"}
-    yield _series("kube_deployment_status_replicas_available", labels, _always(3.0))
+    pods = incident.all_pods(name)
     yield _series(
-        "kube_deployment_status_observed_generation",
-        labels,
-        lambda t: max((r.revision for r in incident.rollouts[name] if r.at <= t), default=0),
+        "kube_deployment_status_replicas_available", labels, lambda t: float(sum(pod.lived(t) for pod in pods))
     )
+    yield _series("kube_deployment_status_observed_generation", labels, lambda t: incident.generation(name, t))
 
 
 def _of_host(incident: Incident, host: str) -> Iterator[Series]:

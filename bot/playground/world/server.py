@@ -18,6 +18,7 @@ from aiohttp import web
 
 from bot.playground.world import kubernetes_api, loki_api, prometheus_api
 from bot.playground.world.incident import DAY_S, Incident, Rollout
+from bot.playground.world.kubernetes_changes import Patch
 from bot.playground.world.logs import Stream, streams
 from bot.playground.world.series import Series, catalogue
 
@@ -150,9 +151,13 @@ class World:
         if call.api == "loki":
             return await loki_api.answer(call.path, call.params, self._streams, self.now())
         shown = request.headers.get("Authorization", "") == f"Bearer {self.token}"
-        return kubernetes_api.answer(
-            call.method, call.path, call.params, shown, self.incident, self._streams, self.now()
+        patch = Patch(request.content_type, await request.read()) if call.method == "PATCH" else None
+        response = kubernetes_api.answer(
+            call.method, call.path, call.params, shown, self.incident, self._streams, self.now(), patch
         )
+        if patch:
+            self._look()
+        return response
 
 
 async def _parameters(request: web.Request) -> dict[str, list[str]]:
