@@ -98,6 +98,25 @@ async def test_auth_test_tells_scopes_and_time(client: AsyncWebClient) -> None:
     assert headers["Date"] == "Mon, 21 Sep 2026 14:13:20 GMT"
 
 
+async def test_each_token_is_told_its_own_scopes_and_a_wrong_one_none(
+    slack: LocalSlack, client: AsyncWebClient
+) -> None:
+    app = slack.workspace.app_token
+    assert (await client.apps_connections_open(app_token=app)).headers["x-oauth-scopes"] == "connections:write"
+    with pytest.raises(SlackApiError) as wrong:
+        await AsyncWebClient("xoxb-wrong", base_url=slack.api_url).auth_test()
+    assert "x-oauth-scopes" not in wrong.value.response.headers
+    slack.workspace.app_scopes = frozenset({"authorizations:read"})
+    with pytest.raises(SlackApiError) as caught:
+        await client.apps_connections_open(app_token=app)
+    answer = caught.value.response
+    assert (answer["error"], answer["needed"], answer["provided"]) == (
+        "missing_scope",
+        "connections:write",
+        "authorizations:read",
+    )
+
+
 async def test_unknown_methods_arguments_and_missing_scopes_are_refused(
     slack: LocalSlack, client: AsyncWebClient
 ) -> None:

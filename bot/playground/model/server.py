@@ -4,6 +4,7 @@
                       -> core.validator, thinking signatures            400, with the API's own texts
                       -> frozen system and tools, law 1                 400, and a line in `violations`
                       -> the script's reply, streamed or as one object
+    GET /v1/models, GET /v1/models/{id}                               see `catalogue`
 
 Every request is in `requests`, in the order of arrival, refused ones too; `violations` names each conversation
 that had to be refused, so a test can say that there were none. A client that hangs up is seen at once.
@@ -14,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 from aiohttp import ClientConnectionResetError, web
 
+from bot.playground.model.catalogue import Catalogue, unversioned
 from bot.playground.model.chain import Binding, Flat, Signer
 from bot.playground.model.frames import CHARS_PER_TOKEN, Stream, event, new_id, stream_of
 from bot.playground.model.memory import Memory
@@ -54,7 +56,8 @@ class Seen:
 class ScriptedModel:
     """`async with ScriptedModel(script) as model:` serves at `model.url`. `speed` 2 is twice as fast.
 
-    `check` False accepts anything. With `api_key` set every other key is refused.
+    `check` False accepts anything. With `api_key` set every other key is refused. `stages` names models that are
+    deprecated or retired.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class ScriptedModel:
         *,
         api_key: str | None = None,
         models: Sequence[str] = tuple(PRICES),
+        stages: Mapping[str, str] | None = None,
         profile: Profile = Profile.EVERYWHERE,
         secret: bytes = SECRET,
     ) -> None:
@@ -76,7 +80,7 @@ class ScriptedModel:
         self._port = port
         self._check = check
         self._api_key = api_key
-        self._models = frozenset(models)
+        self._catalogue = Catalogue(models, stages)
         self._profile = profile
         self._signer = Signer(secret)
         self._memory = Memory()
@@ -92,6 +96,8 @@ class ScriptedModel:
     async def __aenter__(self) -> ScriptedModel:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/messages", self._handle)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/models/{id}", self._models)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -113,6 +119,16 @@ class ScriptedModel:
     async def _note(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+    async def _models(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("id")
+        found = self._unauthorised(request) or unversioned(request)
+        if found is None:
+            told = self._catalogue.page(request.query) if name is None else self._catalogue.one(name)
+            if not isinstance(told, HttpError):
+                return web.json_response(told, headers={"request-id": new_id("req")})
+            found = told
+        return _refused(found)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport else None
@@ -169,7 +185,7 @@ class ScriptedModel:
                 return _invalid(f"{name}: Field required")
         if not isinstance(body["messages"], list):
             return _invalid("messages: Input should be a valid list")
-        if str(body["model"]) not in self._models:
+        if not self._catalogue.callable(str(body["model"])):
             return HttpError(404, "not_found_error", f"model: {body['model']}")
         return None
 
@@ -300,6 +316,10 @@ def _invalid(text: str) -> HttpError:
 
 def _error_response(seen: Seen, error: HttpError) -> web.Response:
     seen.status, seen.finished = error.status, True
+    return _refused(error)
+
+
+def _refused(error: HttpError) -> web.Response:
     request_id = new_id("req")
     body = {"type": "error", "error": {"type": error.type, "message": error.message}, "request_id": request_id}
     return web.json_response(body, status=error.status, headers={"request-id": request_id, **error.headers})

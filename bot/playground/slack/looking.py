@@ -40,7 +40,9 @@ async def bots_info(desk: Desk, args: Json) -> Json:
     person = next((p for p in desk.workspace.everyone() if p.bot_id and p.bot_id == args.get("bot")), None)
     if person is None:
         raise Refused("bot_not_found")
-    return {"ok": True, "bot": {"id": person.bot_id, "name": person.name, "user_id": person.id, "deleted": False}}
+    shown = {"id": person.bot_id, "name": person.name, "user_id": person.id, "deleted": False}
+    ours = {"app_id": desk.workspace.app_id} if person.bot_id == desk.workspace.bot_id else {}
+    return {"ok": True, "bot": shown | ours}
 
 
 async def users_info(desk: Desk, args: Json) -> Json:

@@ -160,7 +160,8 @@ class Workspace:
     """One workspace with our app installed.
 
     `native_stop` says whether agents.sessions is available, `stop_subscribed` whether the app gets its event.
-    `commands` are the app's slash commands; `usergroups` maps ids to members.
+    `commands` are the app's slash commands; `usergroups` maps ids to members. `scopes` are the bot token's,
+    `app_scopes` the app token's.
     """
 
     team_id: str = "T0LOCAL"
@@ -179,6 +180,7 @@ class Workspace:
     stop_subscribed: bool = True
     commands: tuple[str, ...] = ()
     scopes: frozenset[str] = ALL_SCOPES
+    app_scopes: frozenset[str] = frozenset({"connections:write"})
     token_error: str | None = None
     bot_token: str = field(default="xoxb-local", repr=False)
     app_token: str = field(default="xapp-local", repr=False)

@@ -32,6 +32,9 @@ ANYWHERE = frozenset(
     ]
 )
 
+UNLISTED_SCOPES: Mapping[str, tuple[str, ...]] = {"apps.connections.open": ("connections:write",)}
+"""The reference lists scopes of bots and people, none of app tokens."""
+
 UNLISTED_ERRORS: Mapping[str, frozenset[str]] = {
     "chat.postMessage": frozenset({"msg_too_long", "invalid_attachments", "user_not_found"}),
     "chat.postEphemeral": frozenset(
@@ -83,7 +86,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
     needless = NOT_REALLY_REQUIRED.get(name, frozenset())
     return Entry(
         raw["tier"] or "t5",
-        tuple(raw["scopes"]),
+        UNLISTED_SCOPES.get(name, tuple(raw["scopes"])),
         tuple(arg for arg in raw["required"] if arg not in needless),
         frozenset(raw["args"]) | EVERYWHERE | UNLISTED_ARGS.get(name, frozenset()),
         frozenset(raw["errors"]) | UNLISTED_ERRORS.get(name, frozenset()),

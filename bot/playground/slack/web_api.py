@@ -80,13 +80,14 @@ class WebApi:
         if scripted in ("timeout", "reset"):
             return await self._silence(request, method, args, scripted)
         wait_s = self.chaos.retry_after_s(method, args) if method in METHODS else 0
+        scopes = self._scopes_header(token)
         if wait_s:
             limited = {"ok": False, "error": "ratelimited"}
-            return self._answer(method, args, limited, 429, {"Retry-After": str(wait_s)})
+            return self._answer(method, args, limited, 429, {"Retry-After": str(wait_s), **scopes})
         answer = await self._do(method, token, args)
         if scripted != "pass":
             return await self._silence(request, method, args, scripted.removeprefix("commit_then_"))
-        return self._answer(method, args, answer)
+        return self._answer(method, args, answer, headers=scopes)
 
     async def _do(self, method: str, token: Any, args: Json) -> Json:
         try:
@@ -110,8 +111,16 @@ class WebApi:
             raise Refused("invalid_auth")
         if (method == OPEN_SOCKET) != (token == workspace.app_token):
             raise Refused("not_allowed_token_type" if method != OPEN_SOCKET else "invalid_auth")
-        if method != OPEN_SOCKET:
-            check_scopes(method, workspace.scopes)
+        check_scopes(method, workspace.app_scopes if method == OPEN_SOCKET else workspace.scopes)
+
+    def _scopes_header(self, token: Any) -> dict[str, str]:
+        """What a token was granted; Slack says it of those that it knows."""
+        workspace = self.desk.workspace
+        known = {workspace.bot_token: workspace.scopes, workspace.app_token: workspace.app_scopes}
+        granted = known.get(token)
+        if granted is None or (workspace.token_error is not None and token == workspace.bot_token):
+            return {}
+        return {"x-oauth-scopes": ",".join(sorted(granted))}
 
     async def _silence(self, request: web.Request, method: str, args: Json, how: str) -> web.StreamResponse:
         self._record(method, args, 0, how)
@@ -133,7 +142,6 @@ class WebApi:
         sent = {
             "Content-Type": "text/html" if isinstance(body, str) else "application/json; charset=utf-8",
             "Date": formatdate(self.desk.clock(), usegmt=True),
-            "x-oauth-scopes": ",".join(sorted(self.desk.workspace.scopes)),
         }
         text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
         return web.Response(body=text.encode(), status=status, headers=sent | (headers or {}))
