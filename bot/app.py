@@ -26,6 +26,11 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.channels import Channels
+from bot.doctor import channels as channels_doctor
+from bot.doctor import slack as slack_doctor
+from bot.doctor import storage as storage_doctor
+from bot.doctor import tools as tools_doctor
+from bot.doctor.finding import Check, Finding, examined, secrets_of
 from bot.http import database_part, make_app, round_part, socket_part
 from bot.ids import new_id
 from bot.importing import imported
@@ -33,7 +38,7 @@ from bot.late_model import LateModel
 from bot.prices import cost_usd
 from bot.prompt import SYSTEM
 from bot.scheduler import Sweeps
-from bot.settings import Settings
+from bot.settings import ModelPart, Settings
 from bot.slack.blocks import RunningTurn
 from bot.slack.connection import Connection, preflight, proxy_for
 from bot.slack.deliveries import Deliveries
@@ -245,6 +250,44 @@ async def build(
             _web(settings, db, worker, writer, connection, telemetry, now),
             limits,
         )
+
+
+CHECK_S = 30.0
+"""What one check of the doctor may take; its own calls end sooner."""
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """What `pilothouse doctor` finds: every part that `build` would build is asked how it is, and nothing changes."""
+    async with AsyncExitStack() as stack:
+        client = await _slack_client(settings, stack)
+        http = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
+        tools = await _tools_or_why_not(settings, http, stack)
+        scopes = slack_doctor.Scopes.of(slack_doctor.MANIFEST)
+        checks: dict[str, Check] = {
+            "bot token": slack_doctor.SlackDoctor(client, settings.slack, scopes).look,
+            "model": partial(_model_names, settings.model),
+            "database": partial(storage_doctor.database, settings.database_url),
+            **({"redis": partial(storage_doctor.redis, settings.redis_url)} if settings.redis_url else {}),
+            "tools": partial(tools_doctor.look, tools),
+            "approvers": partial(channels_doctor.look, client, settings.slack, settings.channels, tools),
+        }
+        return await examined(checks, CHECK_S, secrets_of(settings))
+
+
+async def _tools_or_why_not(
+    settings: Settings, http: aiohttp.ClientSession, stack: AsyncExitStack
+) -> Sequence[Tool] | Exception:
+    """The tools, opened in this task: some of them can be closed only where they were opened."""
+    try:
+        async with asyncio.timeout(CHECK_S):
+            return await open_tools(settings, http, time.time, stack)
+    except Exception as error:  # noqa: BLE001 - whatever keeps a tool from opening is what the doctor is asked for
+        return error
+
+
+async def _model_names(model: ModelPart) -> Sequence[Finding]:
+    found: Sequence[Finding] = await (await asyncio.to_thread(imported, "bot.doctor.model")).look(model)
+    return found
 
 
 # -- the parts

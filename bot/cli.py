@@ -29,6 +29,7 @@ COMMANDS = {
         "bot.commands.run", "Try it in a browser: a local Slack, a scripted model and an incident.", "demo"
     ),
     "serve": Entry("bot.commands.run", "Work in a real Slack workspace.", "serve"),
+    "doctor": Entry("bot.commands.doctor", "Check tokens, model, database, tools and configuration."),
     "policy": Entry("bot.commands.policy", "What becomes of a message, and why."),
     "turns": Entry("bot.commands.turns", "What the ledger says about turns."),
     "stop": Entry("bot.commands.control", "Stop running turns.", "stop"),

@@ -96,6 +96,10 @@ class RedisDoorbell:
                 hearing.cancel()
                 await asyncio.wait([hearing])
 
+    async def ping(self) -> None:
+        """Whether Redis is there. Raises RedisError or OSError when it isn't."""
+        await self._redis.ping()
+
     async def close(self) -> None:
         await self._redis.aclose()
 

@@ -86,18 +86,18 @@ class Heard:
 
 async def preflight(client: AsyncWebClient, slack: Slack) -> Me:
     """Who we are here. Raises `BadInput` with a sentence that says what to do."""
-    me = await _auth_test(client, slack)
+    me = await who_we_are(client, slack)
     if slack.mode == "socket":
         token = slack.app_token.get_secret_value()
         try:
             await client.apps_connections_open(app_token=token)
         except Exception as error:
             hint = "SLACK_APP_TOKEN is not valid ({}); it must start with xapp- and have connections:write."
-            raise _cannot_begin(error, client, slack, hint) from error
+            raise cannot_begin(error, client, slack, hint) from error
     return me
 
 
-def _cannot_begin(error: Exception, client: AsyncWebClient, slack: Slack, token: str) -> BadInput:
+def cannot_begin(error: Exception, client: AsyncWebClient, slack: Slack, token: str) -> BadInput:
     """The sentence for an operator: about the token only if Slack itself has refused it."""
     verdict = read_failure(error)
     if verdict.meaning in (Meaning.DEAD, Meaning.REFUSED, Meaning.FEATURE):
@@ -108,12 +108,13 @@ def _cannot_begin(error: Exception, client: AsyncWebClient, slack: Slack, token:
     return BadInput(f"Slack can't be reached at {slack.base_url}{proxy} ({verdict.error}).")
 
 
-async def _auth_test(client: AsyncWebClient, slack: Slack) -> Me:
+async def who_we_are(client: AsyncWebClient, slack: Slack) -> Me:
+    """By `auth.test`. Raises `BadInput`."""
     try:
         response = await client.auth_test()
     except Exception as error:
         hint = "SLACK_BOT_TOKEN is not valid ({}); copy the token that starts with xoxb- again."
-        raise _cannot_begin(error, client, slack, hint) from error
+        raise cannot_begin(error, client, slack, hint) from error
     data = response.data if isinstance(response.data, dict) else {}
     _check_clock(str(response.headers.get("Date") or response.headers.get("date") or ""))
     return Me(
