@@ -106,7 +106,7 @@ class Actor:
             else:
                 loop = AgentLoop(means, control, claimed)
                 end = await self._end(claimed, control, loop)
-                if end is Leave.HANDED_OVER:
+                if end in (Leave.HANDED_OVER, Leave.SUSPENDED):
                     return None
                 if isinstance(end, Outcome):
                     settled = await means.ledger.settle(claimed, end, loop.take_spent())

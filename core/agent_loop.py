@@ -17,15 +17,18 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from core.answer import Answerer, Ask, Dropped, Got, NoAnswer
+from core.approvals import ApprovalPolicy
 from core.batch import Batch
-from core.cancel import Cancel
-from core.control import Control
+from core.cancel import SAYS, Cancel
+from core.control import Control, stop_reason
 from core.errors import LostLease, Stopped
-from core.gateway import CallResult, CallStatus, Gateway, recovered
+from core.gateway import Call, CallResult, CallStatus, Gateway, not_run
 from core.history import EntryKind, append, calls_of, result_block, said, text_of, user_block, with_own_ids
 from core.ledger import Claimed, Ledger, Spent
 from core.limits import Limits
+from core.messages import ChannelId
 from core.ports import Evidence, Model, ModelAnswer
+from core.proposal import admitted, decided, propose, waiting
 from core.remediation import NOT_WHOLE, EmptyCause, Looked, Rung, ask, next_rung, summary
 from core.safe_point import Balance, Force, Probe, delta
 from core.settle import Detail, Outcome, Reason, reason_of
@@ -36,13 +39,15 @@ class Leave(Enum):
     """How a loop ends without an outcome."""
 
     HANDED_OVER = "handed_over"
+    SUSPENDED = "suspended"
     JOIN = "join"
 
 
 End: TypeAlias = "Outcome | Leave"
 """What a loop returns: the outcome of the turn, or why there is none here.
 
-`HANDED_OVER`: the turn goes on at another worker. `JOIN`: words came before the first request; claim again.
+`HANDED_OVER`: the turn goes on at another worker. `SUSPENDED`: it waits for people, and no worker holds it.
+`JOIN`: words came before the first request; claim again.
 """
 
 OUTCOME_UNKNOWN = "A change was sent and its outcome is not known. Check the system before anything else is done."
@@ -59,6 +64,7 @@ class Means:
     now: Callable[[], float]
     jitter: Callable[[], float]
     fallback_model: str | None = None
+    approvals: Callable[[ChannelId], ApprovalPolicy] = lambda _channel: ApprovalPolicy()
 
 
 class AgentLoop:
@@ -72,6 +78,7 @@ class AgentLoop:
         self._step = claimed.steps
         self._began = means.now()
         self._balance = Balance()
+        self._approvals = means.approvals(claimed.channel)
         self._answerer = Answerer(
             means.model,
             means.ledger,
@@ -152,10 +159,11 @@ class AgentLoop:
         means, step = self._means, self._step + 1
         content = with_own_ids(answer.content, self._messages)
         broken = [str(block["id"]) in answer.broken_calls for block in blocks]
-        calls = [
+        found = [
             means.gateway.admit(number, block, broken=broken[number])
             for number, block in enumerate(calls_of(content))
         ]
+        calls = admitted(found, self._approvals)
         try:
             await means.ledger.open(self._turn, step, content, calls, self._answerer.spent)
         except Stopped:
@@ -166,23 +174,52 @@ class AgentLoop:
         append(self._messages, EntryKind.ASSISTANT, content)
         self._balance.observe(content)
         self._control.work_by = self._ends_at() - means.limits.reserve_s
-        batch = Batch(
-            means.gateway,
+        waits = waiting(calls, self._approvals)
+        results = await self._batch(step).run([call for call in calls if call not in waits])
+        return await (self._ask_people(step, results, waits) if waits else self._close(step, results))
+
+    def _batch(self, step: int) -> Batch:
+        ledger = self._means.ledger
+        return Batch(
+            self._means.gateway,
             self._control,
-            intend=lambda call: means.ledger.intend(self._turn, step, call),
-            record=lambda results: means.ledger.record(self._turn, step, results),
-            now=means.now,
+            intend=lambda call: ledger.intend(self._turn, step, call),
+            record=lambda results: ledger.record(self._turn, step, results),
+            now=self._means.now,
         )
-        return await self._close(step, await batch.run(calls))
+
+    async def _ask_people(self, step: int, results: Sequence[CallResult], waits: Sequence[Call]) -> End | None:
+        """Suspend the turn until people have decided; a stop or a steer that is there already comes first."""
+        means = self._means
+        requests, impossible = await propose(means.gateway, self._control, waits, self._approvals)
+        known = [*results, *impossible]
+        if requests:
+            mail = await means.ledger.suspend(self._turn, step, known, requests, self._approvals.valid_s)
+            if mail is None:
+                return Leave.SUSPENDED
+            self._control.note(mail)
+            why = SAYS[Cancel.STEER if mail.stop is None else stop_reason(mail.stop)]
+            known += [not_run(request.call, why) for request in requests]
+        return await self._close(step, known)
 
     async def close_what_was_open(self) -> End | None:
-        """Close the calls that a crash left open, with what their audit rows know; None means: the turn goes on."""
+        """Close the calls that a crash or a wait left open, with what their rows know; None means: the turn goes on.
+
+        What was approved runs now. If this worker is going down meanwhile, the rest waits for the next one.
+        """
         found = self._turn.open_calls
         self._balance.open = len(found)
-        results = [recovered(one.call, CallStatus(one.status), one.output) for one in found]
-        return await self._close(self._step, results)
+        approved, results = decided(found, self._means.gateway.again, self._turn.at)
+        ran = await self._batch(self._step).run(approved) if approved else []
+        left = [result for result in ran if result.status is CallStatus.NOT_RUN]
+        if left and self._control.keep_from_asking() is Cancel.DRAIN:
+            done = [result for result in ran if result not in left]
+            if await self._means.ledger.suspend(self._turn, self._step, done, (), 0.0) is None:
+                return Leave.SUSPENDED
+        return await self._close(self._step, [*results, *ran])
 
     async def _close(self, step: int, results: Sequence[CallResult]) -> End | None:
+        results = sorted(results, key=lambda result: result.call.position)
         blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
         still_open = self._balance.open + delta(blocks)
         probe = self._probe if still_open == 0 else lambda _steers: None

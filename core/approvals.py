@@ -5,7 +5,8 @@
 A request does not hold a coroutine: its turn is suspended, a row, and the worker is free. It is bound to a digest of
 the call, to people who may approve (for a call that leaves the company: not to one of those whose words the turn is
 about), and to a time. Whatever ends it closes the call truthfully; only `approved`, in time and with the same digest,
-lets the call run, and only if nobody stopped or redirected meanwhile.
+lets the call run, and only if nobody stopped or redirected meanwhile. A denial also ends the requests for what the
+same step would have done after it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors import IllegalMove
+from core.gateway import Call, CallResult, CallStatus, not_run
 from core.messages import UserId
 from core.ports import Tier
 
@@ -33,6 +35,18 @@ class ApprovalState(StrEnum):
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
     STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPolicy:
+    """How changes are decided about in one channel.
+
+    `anybody`: whether the configuration names anybody who may approve. Tools in `preapproved` run without asking.
+    """
+
+    anybody: bool = False
+    preapproved: frozenset[str] = frozenset()
+    valid_s: float = VALID_S
 
 
 class Refusal(StrEnum):
@@ -55,6 +69,29 @@ class Approval:
     expires_at: float
     decided_by: UserId | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call that waits. `preview` is what it would change, as far as its tool can say.
+
+    `asks` is false for a tool that the configuration approves: it only keeps its place behind what people decide.
+    """
+
+    call: Call
+    preview: str = ""
+    asks: bool = True
+
+
+def approval_id(number: int) -> str:
+    """What people read and write: `ap-7`."""
+    return f"ap-{number}"
+
+
+def number_of(approval: str | None) -> int | None:
+    """The number of an id that somebody gave; None when it can't be one of ours."""
+    digits = (approval or "").removeprefix("ap-")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
 def digest(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -89,18 +126,44 @@ def may_decide(
     return None
 
 
-def why_not_run(approval: Approval, tool: str, arguments: Mapping[str, Any]) -> str | None:
+def why_not_run(approval: Approval, tool: str, arguments: Mapping[str, Any], now: float) -> str | None:
     """Why a call must not run, in words for the model; None when its request was approved for exactly this."""
     match approval.state:
         case ApprovalState.APPROVED:
-            same = digest(tool, arguments) == approval.digest
-            return None if same else "what was approved is not what would run"
+            if digest(tool, arguments) != approval.digest:
+                return "what was approved is not what would run"
+            return (
+                None if now < approval.expires_at else "it was approved, but the approval ran out before it could run"
+            )
         case ApprovalState.DENIED:
             why = f": {approval.reason}" if approval.reason else ", without a reason"
             return f"<@{approval.decided_by}> denied it{why}"
         case ApprovalState.WITHDRAWN:
-            return "a person redirected the investigation before it was approved"
+            return approval.reason or "a person redirected the investigation before it was approved"
         case ApprovalState.STOPPED:
             return "a person stopped before it was approved"
         case ApprovalState.EXPIRED | ApprovalState.OPEN:
             return "nobody approved it in time"
+
+
+AFTER_A_DENIAL = "a change before it in the same step was denied"
+NOBODY_MAY = (
+    "Nothing was run: a change needs the approval of a person, and nobody may approve in this channel. "
+    "Say what you would change and how people can do it themselves."
+)
+
+
+def needs_approval(call: Call, policy: ApprovalPolicy) -> bool:
+    """Whether people are asked before `call` runs; what is refused anyhow is not asked about."""
+    return call.writes and call.refusal is None and call.tool not in policy.preapproved
+
+
+def without_approval(call: Call, approval: Approval, now: float) -> CallResult | None:
+    """The true result of a call whose request ended without an approval that counts; None: it may run."""
+    why = why_not_run(approval, call.tool, call.arguments, now)
+    if why is None:
+        return None
+    if approval.state is ApprovalState.DENIED:
+        text = f"Denied, so it was not run: {why}. Nothing was changed by it. Don't ask for the same again."
+        return CallResult(call, CallStatus.DENIED, text)
+    return not_run(call, why)

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -28,7 +28,7 @@ from core.cancel import SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
 from core.evidence import Kept, clean, kept_of, narrowing
 from core.limits import Limits
-from core.ports import Tier, Tool, ToolOutput, ToolSpec
+from core.ports import ChangeTool, Tier, Tool, ToolOutput, ToolSpec
 from core.redaction import redact, redact_values
 
 
@@ -148,6 +148,26 @@ class Gateway:
         where = "/".join(str(part) for part in error.absolute_path) or "arguments"
         return f"Nothing was run: {where[:100]}: {redact(error.message)[:500]}"
 
+    def again(self, call: Call) -> Call:
+        """A call that waited for its approval, as the tools of now see it: what is gone or changed is refused."""
+        refusal = self._refusal(call.tool, call.arguments, broken=False)
+        if refusal is None and self._tools[call.tool].spec.tier.value != call.tier:
+            refusal = "This tool is treated differently since the call was approved, so nothing was run. Ask again."
+        return replace(call, refusal=refusal)
+
+    async def preview(self, call: Call) -> str | CallResult:
+        """What an admitted write would change, in its tool's words; its end, if it can be seen to be impossible."""
+        tool = self._tools[call.tool]
+        if not isinstance(tool, ChangeTool):
+            return ""
+        try:
+            async with asyncio.timeout(self._limits.tool_timeout_s):
+                return clean(await tool.preview(call.arguments), PREVIEW_CHARS)
+        except ToolError as error:
+            return CallResult(call, CallStatus.ERROR, clean(f"Nothing was run: {error}", self._limits.output_chars))
+        except Exception as error:  # noqa: BLE001 - the door around a tool: people decide by the arguments then
+            return f"What it would change could not be read ({type(error).__name__})."
+
     async def run(self, call: Call) -> CallResult:
         """Run one admitted call within its time limit. Cancelling the task cancels the tool and is passed on."""
         if call.refusal is not None:
@@ -197,6 +217,7 @@ CUT_SHORT = asyncio.CancelledError()
 
 UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
 MOST_LINKS = 20
+PREVIEW_CHARS = 8_000
 
 
 async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseException:
@@ -237,10 +258,16 @@ def not_run(call: Call, why: str) -> CallResult:
     return CallResult(call, CallStatus.NOT_RUN, f"Not run: {why}. Nothing was changed by it.")
 
 
-def recovered(call: Call, status: CallStatus, output: str | None) -> CallResult:
-    """The result of a call that was found without one after a crash, from what the audit row knows."""
+def recovered(
+    call: Call,
+    status: CallStatus,
+    output: str | None,
+    links: Sequence[tuple[str, str]] = (),
+    duration_s: float = 0.0,
+) -> CallResult:
+    """The result of a call that was found without one after a crash or a wait, from what the audit row knows."""
     if output is not None and status not in (CallStatus.OPEN, CallStatus.INTENT):
-        return CallResult(call, status, output)
+        return CallResult(call, status, output, links, duration_s)
     if call.refusal is not None:
         return CallResult(call, CallStatus.REFUSED, call.refusal)
     if not call.writes:

@@ -5,6 +5,7 @@ Every decision locks the one row of its session in a short transaction that awai
     arrive   a message with its disposition, a stop, a decision       (listeners do only this)
     claim    a worker takes the session: lease, attempt, the words that the turn is about
     open     the model's answer and its calls
+    suspend  nothing runs until people have decided about a change
     close    the results and the stamp of a cut, or a dropped answer
     settle   settle row, card, outbox, the next turn
 
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from core.approvals import Approval, Request
 from core.control import Mail, StopFact
 from core.gateway import Call, CallResult
 from core.history import EntryKind
@@ -71,11 +73,17 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call found without a result after a crash, and what its audit row knows."""
+    """A call found without a result after a crash or a wait, and what its audit row knows.
+
+    `approval` is the request that it waited for; None if nobody was asked.
+    """
 
     call: Call
     status: str
     output: str | None
+    links: Sequence[tuple[str, str]] = ()
+    duration_s: float = 0.0
+    approval: Approval | None = None
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ class Claimed:
     `wanted` is set when Slack must be read first: nothing was consumed yet, claim again with `Surroundings`.
     `messages` is the projected history. `stop` is a stop in scope, `stamp` a cut that was never settled: both
     mean that the turn is only to be closed and settled. `steers` wait for a turn that is under way: it is cut before
-    it asks again.
+    it asks again. `at` is the database's time of the claim, in seconds since the epoch.
     """
 
     lease: Lease
@@ -109,6 +117,7 @@ class Claimed:
     stop: StopFact | None = None
     stamp: Stamp | None = None
     steers: int = 0
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,21 @@ class Ledger(Protocol):
 
     async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
         """Commit results that are there while others of the batch still run."""
+        ...
+
+    async def suspend(
+        self,
+        claimed: Claimed,
+        step: int,
+        results: Sequence[CallResult],
+        requests: Sequence[Request],
+        valid_s: float,
+    ) -> Mail | None:
+        """Commit that the turn waits for people: what is known so far, and the requests, open for `valid_s`.
+
+        The session is given back. Without requests that ask anybody it is due again at once. With a stop or a steer
+        in the mailbox nothing is written, and that mail is returned.
+        """
         ...
 
     async def close(

@@ -25,6 +25,10 @@ class Notice(StrEnum):
     SEND_AS_NEW = "send_as_new"
     HOW_TO_APPROVE = "how_to_approve"
     NOTHING_TO_DECIDE = "nothing_to_decide"
+    WHICH_REQUEST = "which_request"
+    ALREADY_DECIDED = "already_decided"
+    REQUEST_EXPIRED = "request_expired"
+    NEEDS_ANOTHER = "needs_another"
     EXPIRED_CONTROL = "expired_control"
     WHICH_TURN = "which_turn"
 
@@ -54,6 +58,14 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         "{Who_may} can press Approve or Deny on the request, or write `approve {approval}` or `deny {approval} why`.",
         Notice.NOTHING_TO_DECIDE: "There is nothing to decide in this thread now: no request is open. "
         "It may have been decided, withdrawn or run out; ask me again if the change is still wanted.",
+        Notice.WHICH_REQUEST: "Several requests are open in this thread, so your decision was not taken. "
+        "Press Approve or Deny on the one you mean, or write its id, as in `approve ap-7` or `deny ap-7 why`.",
+        Notice.ALREADY_DECIDED: "That request is no longer open, so your decision was not taken: "
+        "it was decided, withdrawn or stopped before. Its post says how.",
+        Notice.REQUEST_EXPIRED: "That request had run out, so your decision was not taken and nothing has run. "
+        "Ask me again if the change is still wanted.",
+        Notice.NEEDS_ANOTHER: "Your decision was not taken: this leaves the company, so somebody else than those who "
+        "asked must decide. The request stays open for {who_may}.",
         Notice.EXPIRED_CONTROL: "This control has expired and did nothing. "
         "Write `stop` or `cancel` in the thread to stop me, or mention me to ask.",
         Notice.WHICH_TURN: "I can't tell which of my turns you mean, so nothing was stopped. "

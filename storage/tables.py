@@ -8,6 +8,8 @@
     entries     the history with the model, append-only
     evidence    whole outputs and pages as they were read, named by what they are: each is kept once
     calls       the audit of every tool call: recorded before it runs, its outcome after
+    suspensions what a turn waits for while no worker holds it
+    approvals   one request for one change: asked once, decided once
     settles     how a turn ended: exactly one row a turn
     cards       the progress message of a turn, as desired state: the newest wins
     outbox      everything else that we say in Slack, a row before it is a call
@@ -251,6 +253,56 @@ calls = Table(
     Index("ix_calls_session_id_call_id", "session_id", "call_id"),
 )
 
+suspensions = Table(
+    "suspensions",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+    Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("until", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("ended_at", Float),
+    CheckConstraint(_one_of("kind", "approval timer job helper"), name="kind"),
+    Index(
+        "uq_suspensions_open",
+        "turn_id",
+        unique=True,
+        sqlite_where=text("ended_at IS NULL"),
+        postgresql_where=text("ended_at IS NULL"),
+    ),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+    Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+    Column("suspension_id", String(40), ForeignKey("suspensions.id"), nullable=False),
+    Column("call_row", String(60), ForeignKey("calls.id"), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("preview", Text, nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("decided_by", String(40)),
+    Column("reason", Text, nullable=False, server_default=text("''")),
+    Column("message_ts", String(20)),
+    Column("created_at", Float, nullable=False),
+    Column("ended_at", Float),
+    UniqueConstraint("call_row"),
+    CheckConstraint(_one_of("state", "open approved denied expired withdrawn stopped"), name="state"),
+    CheckConstraint("(state = 'open') = (ended_at IS NULL)", name="ended_at"),
+    CheckConstraint("state NOT IN ('approved', 'denied') OR decided_by IS NOT NULL", name="decided_by"),
+    Index("ix_approvals_turn_id", "turn_id"),
+    Index(
+        "ix_approvals_open",
+        "session_id",
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
+)
+
 settles = Table(
     "settles",
     metadata,
@@ -345,7 +397,7 @@ outbox = Table(
     Column("created_at", Float, nullable=False),
     Column("ended_at", Float),
     UniqueConstraint("dedupe_key"),
-    CheckConstraint(_one_of("kind", "answer notice ephemeral reaction direct status"), name="kind"),
+    CheckConstraint(_one_of("kind", "answer notice ephemeral reaction direct status request rewrite"), name="kind"),
     CheckConstraint(_one_of("state", "waiting sending sent failed dropped"), name="state"),
     Index(
         "ix_outbox_due",

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.approvals import ApprovalState
 from core.card_words import person
 from core.control import StopFact
 from core.messages import (
@@ -31,6 +32,7 @@ from core.notices import Notice
 from core.steering import Case, Decision, Effect, dispose
 from core.stop import Fate, Waiting, fate_of
 from storage.dialect import insert_ignore
+from storage.ledger import requests
 from storage.ledger import stops as stopping
 from storage.ledger.common import STOPS, Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.scene import Scene, early_stop, find, is_alone, new_session, target, who
@@ -94,6 +96,8 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
         scene.target = await target(tx, session, arrival)
         scene.who = await who(tx, session, arrival)
         scene.alone = await is_alone(tx, scene.target)
+        if arrival.assent and session["state"] == SessionState.SUSPENDED.value:
+            scene.requests = [row["number"] for row in await requests.open_requests(tx, known)]
     decision = dispose(_case(scene, arrival), policy.overrides)
     return await _write(tx, ids, dialect, scene, arrival, decision, policy)
 
@@ -120,6 +124,7 @@ def _case(scene: Scene, arrival: Arrival) -> Case:
         is_trigger=trigger,
         its_turn_running=mine,
         assent=arrival.assent,
+        approval_open=bool(scene.requests),
         text_changed=target is None or target["text"] != arrival.text,
         action=arrival.action,
     )
@@ -146,7 +151,7 @@ async def _write(
         return Arrived(None, duplicate=True)
     turn, instead = await _apply(tx, ids, dialect, scene, arrival, decision, disposition, state, message, policy)
     said = instead or (decision.notice if decision.disposition is not Disposition.START else None)
-    await sign(tx, dialect, scene, arrival, disposition, state, message)
+    await sign(tx, dialect, scene, arrival, disposition, state, message, taken=said is None)
     if stop is not None and state == "stopped":
         await tell(tx, dialect, scene, arrival, message, {"text": BEFORE_START.format(who=person(stop.author))})
     elif said is not None and not await _heard_already(tx, scene, arrival, said):
@@ -219,8 +224,6 @@ async def _apply(
     match decision.effect:
         case Effect.STOP | Effect.TOMBSTONE | Effect.CANCEL_TURN:
             return None, await stopping.stop(tx, ids, dialect, scene, arrival, decision, message)
-        case Effect.REPLACE_TEXT:
-            await _change(tx, scene, text=arrival.text, files=dump([asdict(file) for file in arrival.files]))
         case Effect.WITHDRAW:
             await _change(tx, scene, state="withdrawn")
             if await _nobody_asks(tx, scene):
@@ -228,14 +231,14 @@ async def _apply(
                 return None, await stopping.stop(tx, ids, dialect, scene, arrival, cancel, message)
         case Effect.RETRY:
             return await _retry(tx, ids, dialect, scene, arrival)
-        case Effect.DECIDE | Effect.STOP_HELPER:
-            return None, Notice.EXPIRED_CONTROL  # the ledger knows no request and no helper of this id
         case Effect.REDIRECT_NOTE:
             return None, await _redirect(tx, dialect, scene, arrival)
-        case _ if arrival.source is Source.DELETE:
-            await _show_again(tx, scene)
+        case Effect.DECIDE:
+            return None, await requests.decide(tx, scene, arrival)
+        case Effect.STOP_HELPER:
+            return None, Notice.EXPIRED_CONTROL  # the ledger knows no helper of this id
         case _:
-            pass
+            await _touch(tx, scene, arrival, decision.effect, state)
     if state != "waiting":
         return None, None
     if disposition is Disposition.START:
@@ -245,6 +248,22 @@ async def _apply(
     if disposition is Disposition.STEER:
         await _wait_for_quiet(tx, scene, policy)
     return None, None
+
+
+async def _touch(tx: AsyncConnection, scene: Scene, arrival: Arrival, effect: Effect | None, state: str) -> None:
+    """What a decision does to words and requests that are there already."""
+    if effect is Effect.REPLACE_TEXT:
+        await _change(tx, scene, text=arrival.text, files=dump([asdict(file) for file in arrival.files]))
+    elif effect is Effect.WITHDRAW_REQUEST and state == "waiting":
+        await _withdraw_requests(tx, scene)
+    elif arrival.source is Source.DELETE:
+        await _show_again(tx, scene)
+
+
+async def _withdraw_requests(tx: AsyncConnection, scene: Scene) -> None:
+    """Whoever redirects takes back what the turn asked for."""
+    if scene.turn is not None:
+        await requests.end_open(tx, scene.turn["id"], ApprovalState.WITHDRAWN, scene.at)
 
 
 async def _change(tx: AsyncConnection, scene: Scene, **values: str) -> None:
@@ -324,5 +343,6 @@ async def _redirect(tx: AsyncConnection, dialect: str, scene: Scene, arrival: Ar
         .where(messages.c.id == target["id"])
         .values(disposition="steer", policy_row="redirect_button", slack_ts=arrival.ts, target_ts=target["slack_ts"])
     )
+    await _withdraw_requests(tx, scene)
     await add_sign(tx, dialect, scene, f"redirected:{target['id']}", target["slack_ts"], SIGNS[Disposition.STEER])
     return None

@@ -2,7 +2,7 @@
 
 A claim by somebody new raises the epoch: whatever the worker before it still tries to write is refused from then on.
 An attempt that was found unended crashed. A turn that is found stamped or stopped is handed out to be closed and
-settled only.
+settled only. One that waits for people is taken when nothing is open any more, or when a stop or a steer came.
 
 System prompt and tools of a session stay as they were when it began, whatever a release brings: thinking is bound
 to them. The model follows the configuration, because old models are retired; no model reads another one's thinking,
@@ -19,6 +19,8 @@ from typing import Any
 from sqlalchemy import Float, String, bindparam, case, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.approvals import Approval
+from core.control import StopFact
 from core.gateway import Call, CallStatus
 from core.history import BEGINNINGS, Entry, EntryKind, calls_of, has_thinking, project, user_block, without_thinking
 from core.ledger import Claimed, Frozen, Lease, OpenCall, Surroundings, Wanted
@@ -27,6 +29,7 @@ from core.ports import Evidence
 from core.remediation import EmptyCause, Looked, Rung
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
+from storage.ledger import requests
 from storage.ledger.common import Row, asked_text, dump, fingerprint, lock, mail_of, one, rows, stop_of, unsettled
 from storage.ledger.open import NEW_ENTRY, add_entry
 from storage.tables import attempts, calls, entries, messages, sessions, turns
@@ -113,14 +116,17 @@ async def claim(
     if session is None or not _free(session, worker, holding):
         return None
     turn = await unsettled(tx, session_id)
-    if turn is None or turn["state"] == "suspended":
+    if turn is None:
         return None
     turn_id = TurnId(turn["id"])
     stop = await stop_of(tx, session_id, turn_id)
     if stop is None and holding is None and turn["start_after"] > session["now"]:
         return None
+    suspended = turn["state"] == TurnState.SUSPENDED.value
+    if suspended and not await _woken(tx, session, turn_id, stop):
+        return None
     epoch = Epoch(session["epoch"] + (holding is None))
-    move_turn(TurnState(turn["state"]), TurnMove.CLAIM)
+    move_turn(TurnState(turn["state"]), TurnMove.RESUME if suspended else TurnMove.CLAIM)
     attempt, stamp, crashes = await _attempt(tx, turn, worker, epoch, fresh=holding is None)
     freeze = _freeze(session, frozen)
     claimed = Claimed(
@@ -138,6 +144,7 @@ async def claim(
         crashes=crashes,
         stop=stop,
         stamp=stamp,
+        at=session["now"],
     )
     history = await _history(tx, session_id, turn_id)
     _place(claimed, history)
@@ -170,6 +177,15 @@ async def claim(
     if session["system"] is None:
         await tx.execute(FREEZE, {"session": session_id, **freeze})
     return claimed
+
+
+async def _woken(tx: AsyncConnection, session: Row, turn: TurnId, stop: StopFact | None) -> bool:
+    """Whether a suspended turn goes on: nothing is open any more, or a stop or a steer came."""
+    steers = (await mail_of(tx, session["id"], turn)).steers
+    if stop is None and not steers and await requests.still_waits(tx, turn):
+        return False
+    await requests.wake(tx, turn, session["now"], stopped=stop is not None, steered=steers > 0)
+    return True
 
 
 async def _switch_model(tx: AsyncConnection, session: Row, claimed: Claimed, frozen: Frozen, seq: int) -> int:
@@ -264,16 +280,25 @@ async def _recall(tx: AsyncConnection, claimed: Claimed, found: Sequence[tuple[s
     known = await rows(tx, CALLS, turn=claimed.turn)
     last = found[-1][1]
     waiting = {str(block.get("id")) for block in calls_of(last.body)} if last.kind is EntryKind.ASSISTANT else set()
+    asked = await requests.approvals_of(tx, claimed.turn) if waiting else {}
     opened: list[OpenCall] = []
     for row in known:
         if row["step"] == last.step and row["call_id"] in waiting:
-            opened.append(OpenCall(_call(row), row["status"], row["output"]))
+            opened.append(_open_call(row, asked.get(row["id"])))
             continue
         claimed.looked.append(Looked(row["tool"], row["input_summary"], row["status"], row["output"] or ""))
         if row["status"] == CallStatus.OK.value:
-            links = tuple((str(title), str(url)) for title, url in json.loads(row["links"]))
-            claimed.evidence.append(Evidence(row["call_id"], row["tool"], row["input_summary"], links))
+            claimed.evidence.append(Evidence(row["call_id"], row["tool"], row["input_summary"], _links(row)))
     claimed.open_calls = opened
+
+
+def _open_call(row: Row, approval: Approval | None) -> OpenCall:
+    took = (row["duration_ms"] or 0.0) / 1000
+    return OpenCall(_call(row), row["status"], row["output"], _links(row), took, approval)
+
+
+def _links(row: Row) -> tuple[tuple[str, str], ...]:
+    return tuple((str(title), str(url)) for title, url in json.loads(row["links"]))
 
 
 def _call(row: Row) -> Call:

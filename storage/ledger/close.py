@@ -20,11 +20,12 @@ from core.turn import Stamp, end_for
 from storage.ledger import evidence
 from storage.ledger.common import Price, book, end, fence, mail_of
 from storage.ledger.open import add_entry, outcome_of
+from storage.ledger.requests import outcomes
 from storage.tables import calls, turns
 
 END_CALL = (
     update(calls)
-    .where(calls.c.id == bindparam("row"))
+    .where(calls.c.id == bindparam("row"), calls.c.ended_at.is_(None))
     .values(
         status=bindparam("status"),
         output=bindparam("output"),
@@ -35,6 +36,8 @@ END_CALL = (
         duration_ms=bindparam("duration_ms"),
     )
 )
+"""A result that was recorded stays as it was."""
+
 CLIMB = (
     update(turns)
     .where(turns.c.id == bindparam("turn"))
@@ -68,6 +71,7 @@ async def close(
     blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
     await add_entry(tx, claimed, fenced["next_seq"] - 1, "results", step, blocks)
     await end_calls(tx, claimed, step, results, fenced["now"])
+    await outcomes(tx, claimed, fenced["now"])
     mail = await mail_of(tx, claimed.lease.session, claimed.turn)
     if any(result.status is CallStatus.UNKNOWN for result in results):
         return Closed(None, mail.stop)

@@ -8,6 +8,8 @@ A row's `body` is JSON. Kinds and their bodies:
     reaction    {"name", "add"}                     a sign on somebody's message
     direct      {"text"}                            a direct message
     status      {"status"}                          the thread's agent session, fenced by turn
+    request     {"approval"}                        the post that asks for approval, drawn when it is sent
+    rewrite     {"approval"}                        that post once more, as the rows are then
 
 Order: stop acknowledgements, answers, final cards, new cards, progress (`Priority`).
 """
@@ -78,6 +80,19 @@ def row(
         "state": "waiting",
         "created_at": at,
     }
+
+
+def request_row(claimed: Claimed, approval: int, at: float) -> dict[str, Any]:
+    """The post that asks for approval of request number `approval`."""
+    session = {"id": claimed.lease.session, "channel": claimed.channel, "thread_ts": claimed.thread_ts}
+    key, body = f"request:{approval}", {"approval": approval}
+    return row("request", key, body, session=session, at=at, priority=Priority.ANSWER, turn=claimed.turn)
+
+
+def rewrite_row(session: Mapping[str, Any], turn: str, approval: int, why: str, at: float) -> dict[str, Any]:
+    """The post of request number `approval` once more; `why` tells one rewriting from another."""
+    key, body = f"rewrite:{approval}:{why}", {"approval": approval}
+    return row("rewrite", key, body, session=session, at=at, priority=Priority.STOP, turn=turn)
 
 
 WHY_CLOSED: Mapping[Closed, str] = {

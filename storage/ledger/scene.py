@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,6 +31,9 @@ class Scene:
 
     alone: bool = False
     """Whether the target is all that its turn was asked."""
+
+    requests: Sequence[int] = ()
+    """The numbers of the open requests for approval, where it matters."""
 
     @property
     def at(self) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.messages import Action, Arrival, Disposition, MessageId, Source, Who
+from core.approvals import approval_id
+from core.messages import Action, Arrival, Disposition, Marker, MessageId, Source, Who
 from core.notices import Notice, say
 from core.steering import Override
 from storage.database import now
@@ -24,6 +25,7 @@ SIGNS: Mapping[Disposition, str] = {
     Disposition.NOTE: "memo",
 }
 STOPPED_SIGN = "octagonal_sign"
+DECIDED_SIGNS: Mapping[Marker, str] = {Marker.APPROVE: "white_check_mark", Marker.DENY: "no_entry_sign"}
 SAID = ("mention", "reply", "direct_message")
 """Sources that are messages of people, which can carry a sign."""
 
@@ -51,15 +53,19 @@ async def sign(
     disposition: Disposition,
     state: str,
     message: MessageId,
+    *,
+    taken: bool,
 ) -> None:
-    """The visible sign that a person's words were taken."""
+    """The visible sign that a person's words were taken. `taken`: nothing had to be said about them."""
     if arrival.source.value not in SAID:
         return
     if early_stop(arrival) and scene.session["next_turn"] == 1:
         return
     name = STOPPED_SIGN if state == "stopped" else SIGNS.get(disposition)
     if disposition is Disposition.CONTROL and state == "control":
-        name = STOPPED_SIGN
+        name = DECIDED_SIGNS.get(arrival.marker, STOPPED_SIGN)
+    if name in DECIDED_SIGNS.values() and not taken:
+        return
     if name is None:
         return
     await add_sign(tx, dialect, scene, message, arrival.ts, name)
@@ -88,7 +94,9 @@ async def notice(
     notice: Notice,
     policy: ChannelPolicy,
 ) -> None:
-    body: dict[str, Any] = {"text": say(notice, who_may=policy.who_may.get(right_of(notice), ""))}
+    who_may = policy.who_may.get(right_of(notice), "")
+    asked = approval_id(scene.requests[0]) if len(scene.requests) == 1 else ""
+    body: dict[str, Any] = {"text": say(notice, who_may=who_may, approval=asked)}
     key = f"notice:{message}"
     if notice is Notice.KEPT_AS_NOTE:
         body["buttons"] = [[Action.REDIRECT_NOW.value, message]]
@@ -125,6 +133,7 @@ def right_of(notice: Notice) -> str:
         Notice.REFUSED_STOP: "stop",
         Notice.REFUSED_APPROVE: "approve",
         Notice.HOW_TO_APPROVE: "approve",
+        Notice.NEEDS_ANOTHER: "approve",
     }.get(notice, "ask")
 
 

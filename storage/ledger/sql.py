@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Float, String, bindparam, case, exists, literal, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.approvals import Request
 from core.control import Mail
 from core.gateway import Call, CallResult
 from core.history import EntryKind
@@ -32,7 +33,9 @@ from storage.ledger import close as closing
 from storage.ledger import mend as mending
 from storage.ledger import open as opening
 from storage.ledger import settle as settling
+from storage.ledger import suspend as suspending
 from storage.ledger.common import Ids, Price, mail_of, rows, strongest
+from storage.ledger.requests import WAITS_STILL
 from storage.partial import not_settled, waits
 from storage.tables import messages, sessions, stops, switches, turns
 
@@ -41,6 +44,12 @@ T = TypeVar("T")
 _STOPPED = exists().where(
     stops.c.session_id == turns.c.session_id,
     or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
+)
+_STEERED = exists().where(
+    messages.c.session_id == turns.c.session_id,
+    waits(messages),
+    messages.c.disposition == "steer",
+    messages.c.turn_id.is_(None),
 )
 DUE = (
     select(
@@ -52,7 +61,7 @@ DUE = (
     .where(
         not_settled(turns),
         turns.c.session_id.not_in(bindparam("besides", expanding=True)),
-        turns.c.state.in_(["waiting", "running"]),
+        or_(turns.c.state != "suspended", _STOPPED, _STEERED, ~WAITS_STILL),
         or_(
             sessions.c.lease_owner.is_(None),
             sessions.c.lease_owner == bindparam("worker", type_=String),
@@ -158,6 +167,21 @@ class SqlLedger:
 
     async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
         await self._write(lambda tx: closing.record(tx, claimed, step, results))
+
+    async def suspend(
+        self,
+        claimed: Claimed,
+        step: int,
+        results: Sequence[CallResult],
+        requests: Sequence[Request],
+        valid_s: float,
+    ) -> Mail | None:
+        mail = await self._write(
+            lambda tx: suspending.suspend(tx, self._ids, claimed, step, results, requests, valid_s)
+        )
+        if mail is None:
+            self._changed()
+        return mail
 
     async def close(
         self,

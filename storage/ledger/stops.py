@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from sqlalchemy import exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.approvals import ApprovalState
 from core.control import Closed, StopFact
 from core.messages import Arrival, Disposition, Level, Marker, MessageId, SessionId, Source, UserId, older
 from core.notices import Notice
@@ -19,6 +20,7 @@ from core.stop import Aim, Duplicate, Fate, Waiting, aim_of_click, escalate, fat
 from storage.database import now
 from storage.dialect import insert_ignore
 from storage.ledger.common import Ids, Row, one, rows
+from storage.ledger.requests import end_open
 from storage.ledger.scene import Scene
 from storage.ledger.signs import SAID, SIGNS, STOPPED_SIGN, add_sign
 from storage.tables import cards, messages, sessions, settles, stops, turns
@@ -63,6 +65,8 @@ async def stop(
         )
     )
     await _waiting(tx, dialect, scene, fact, reached=reached)
+    if turn is not None and reached:
+        await end_open(tx, turn["id"], ApprovalState.STOPPED, scene.at, by=fact.author)
     await _keep_the_rest(tx, ids, dialect, scene, arrival)
     await tx.execute(
         update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)

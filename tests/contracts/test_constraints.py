@@ -31,6 +31,10 @@ VIOLATIONS: dict[str, Sequence[Change]] = {
     "ck_evidence_page": [{"kind": "page"}, {"kind": "page", "url": "https://docs.example.com/"}],
     "ck_calls_status": [{"status": "done"}],
     "ck_calls_tier": [{"tier": "root"}],
+    "ck_suspensions_kind": [{"kind": "nap"}],
+    "ck_approvals_state": [{"state": "maybe", "ended_at": 5}],
+    "ck_approvals_ended_at": [{"ended_at": 5}, {"state": "expired"}],
+    "ck_approvals_decided_by": [{"state": "approved", "ended_at": 5}],
     "ck_settles_reason": [{"reason": "bored", "final_event_id": None}],
     "ck_settles_final_event": [{"final_event_id": None}, {"reason": "empty"}],
     "ck_settles_detail": [
@@ -74,9 +78,10 @@ def _foreign_keys() -> list[Column[Any]]:
 
 
 async def _fill(db: Database) -> None:
-    """Row 1 of every table, and row 2 of what others refer to, with its turn settled."""
+    """Row 1 of every table, and row 2 of what others refer to, with its turn settled and its wait over."""
     second = good_rows(2)
     second["turns"]["state"] = "settled"
+    second["suspensions"]["ended_at"] = 5
     async with db.transaction() as tx:
         for name, row in good_rows(1).items():
             await tx.execute(insert(metadata.tables[name]).values(**row))

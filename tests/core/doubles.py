@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.approvals import Request
 from core.control import Mail, StopFact
 from core.errors import LostLease, Stopped
 from core.gateway import Call, CallResult, CallStatus
@@ -23,9 +24,9 @@ from core.remediation import EmptyCause, Rung
 from core.repair import Known
 from core.settle import Outcome, reason_of
 from core.turn import Stamp
-from tests.support.scene import FakeTool, answer, tool
+from tests.support.scene import FakeTool, answer, tool, unasked
 
-__all__ = ["FakeTool", "answer", "tool"]
+__all__ = ["FakeTool", "answer", "tool", "unasked"]
 
 SESSION = SessionId("s1")
 STEP = StopFact(Level.STEP, UserId("U0ANN"), "1790000001.000000")
@@ -99,6 +100,20 @@ class PaperLedger:
 
     async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
         self._write("record", [result.call.call_id for result in results])
+
+    async def suspend(
+        self,
+        claimed: Claimed,
+        step: int,
+        results: Sequence[CallResult],
+        requests: Sequence[Request],
+        valid_s: float,
+    ) -> Mail | None:
+        if self.box.stop is not None or self.box.steers:
+            return self.box
+        ended = [result.status.value for result in results]
+        self._write("suspend", step, ended, [request.call.call_id for request in requests], valid_s)
+        return None
 
     async def close(
         self, claimed: Claimed, step: int, results: Sequence[CallResult], probe: Callable[[int], Stamp | None]

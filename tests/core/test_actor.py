@@ -19,7 +19,7 @@ from core.messages import ChannelId, SlackTs, TurnId
 from core.ports import Tier
 from core.settle import Detail, Outcome, Reason
 from core.turn import CRASHES_THAT_ABANDON, Stamp
-from tests.core.doubles import SESSION, STEP, TASK, Lines, PaperLedger, after, answer, call, claimed, tool
+from tests.core.doubles import SESSION, STEP, TASK, Lines, PaperLedger, after, answer, call, claimed, tool, unasked
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
 
 FINE = answer("It is the gateway.")
@@ -64,7 +64,7 @@ class House:
     async def run(self) -> None:
         gateway = Gateway(self.tools, self.limits, now)
         actor = Actor(
-            Means(self.model, gateway, self.ledger, self.limits, now, lambda: 0.5),
+            Means(self.model, gateway, self.ledger, self.limits, now, lambda: 0.5, approvals=unasked(self.tools)),
             lambda: Frozen("claude-test", "You are a test.", []),
             self,
             worker="worker-1",

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.agent_loop import AgentLoop, End, Leave, Means
+from core.approvals import ApprovalPolicy
 from core.control import Control, Mail
 from core.errors import LostLease, ModelBusy, ModelRefusedHistory, ModelStreamBroken
 from core.gateway import CallStatus, Gateway
 from core.history import flatten
 from core.ledger import Claimed, OpenCall
 from core.limits import Limits
+from core.messages import ChannelId
 from core.ports import ModelAnswer, ModelRequest, StreamProgress, Tier, Usage
 from core.remediation import EmptyCause, Rung
 from core.settle import Detail, Outcome, Reason
@@ -36,6 +38,7 @@ from tests.core.doubles import (
     claimed,
     stubborn,
     tool,
+    unasked,
 )
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
 
@@ -57,6 +60,7 @@ class Turn:
         self.limits = Limits(**{name: getattr(LIMITS, name) for name in Limits.__slots__} | limits)
         self.tools: list[FakeTool] = list(tools) or [tool("look")]
         self.control = Control(self.limits, now)
+        self.approvals: Callable[[ChannelId], ApprovalPolicy] | None = None
 
     async def run(self, *, fallback: str | None = "claude-other") -> End:
         means = Means(
@@ -67,6 +71,7 @@ class Turn:
             now,
             lambda: 0.5,
             fallback,
+            approvals=self.approvals or unasked(self.tools),
         )
         self.loop = AgentLoop(means, self.control, self.turn)
         end = await self.loop.close_what_was_open() if self.turn.open_calls else None

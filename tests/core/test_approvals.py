@@ -44,13 +44,13 @@ def test_a_decision_comes_in_time_and_only_once() -> None:
 def test_only_an_approval_of_exactly_this_lets_a_call_run() -> None:
     given = {"deployment": "gateway", "to_revision": 41}
     approved = Approval("ap-1", ApprovalState.APPROVED, digest("undo", given), 900)
-    assert why_not_run(approved, "undo", given) is None
-    assert why_not_run(approved, "undo", {**given, "to_revision": 40}) == "what was approved is not what would run"
+    assert why_not_run(approved, "undo", given, 0) is None
+    assert why_not_run(approved, "undo", {**given, "to_revision": 40}, 0) == "what was approved is not what would run"
 
 
 @pytest.mark.parametrize("state", [state for state in ApprovalState if state is not ApprovalState.APPROVED])
 def test_every_other_end_says_why_nothing_was_run(state: ApprovalState) -> None:
     ended = Approval("ap-1", state, digest("undo", {}), 900, UserId("U0OLIVE"), "not during the sale")
-    why = why_not_run(ended, "undo", {})
+    why = why_not_run(ended, "undo", {}, 0)
     assert why
-    assert ("not during the sale" in why) == (state is ApprovalState.DENIED)
+    assert ("not during the sale" in why) == (state in (ApprovalState.DENIED, ApprovalState.WITHDRAWN))

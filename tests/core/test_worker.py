@@ -34,6 +34,7 @@ from tests.core.doubles import (
     claimed,
     stubborn,
     tool,
+    unasked,
 )
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
 
@@ -104,7 +105,15 @@ class Place:
         self.settled: list[Settled] = []
         tools = list(tools) or [tool("look")]
         self.worker = Worker(
-            Means(self.model, Gateway(tools, self.limits, now), self.ledger, self.limits, now, lambda: 0.5),
+            Means(
+                self.model,
+                Gateway(tools, self.limits, now),
+                self.ledger,
+                self.limits,
+                now,
+                lambda: 0.5,
+                approvals=unasked(tools),
+            ),
             self.rounds,
             self.bell,
             lambda _session: Frozen("claude-test", "You are a test.", []),

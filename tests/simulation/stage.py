@@ -27,7 +27,7 @@ from tests.simulation.files import Files
 from tests.simulation.people import Thread
 from tests.simulation.snapshot import Reader, Snapshot
 from tests.simulation.watcher import Watcher
-from tests.support.scene import NoReader
+from tests.support.scene import NoReader, unasked
 
 LIMITS = Limits(lease_s=4.0, renew_s=2.0, lease_margin_s=1.0, poll_s=2.0, patience_s=0.5)
 SCHEMA = {"type": "object", "properties": {"call": {"type": "string"}}, "required": ["call"]}
@@ -146,7 +146,7 @@ class Stage:
         gateway = Gateway(tools, LIMITS, self.loop.time)
         ledger = SqlLedger(db, self.doorbell, LIMITS, worker=name, ids=self.id, price=lambda _model, _usage: 0.01)
         model = MortalModel(life, self.log, self.story.script)
-        means = Means(model, gateway, ledger, LIMITS, self.loop.time, lambda: 0.0, "claude-other")
+        means = Means(model, gateway, ledger, LIMITS, self.loop.time, lambda: 0.0, "claude-other", unasked(tools))
         return Worker(
             means,
             ledger,

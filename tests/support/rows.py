@@ -8,7 +8,7 @@ from storage.tables import metadata
 
 Row = dict[str, Any]
 
-PARENTS = ("sessions", "turns", "entries")
+PARENTS = ("sessions", "turns", "entries", "calls", "suspensions")
 """What other tables refer to."""
 
 
@@ -30,6 +30,9 @@ def good_rows(number: int, parents: int | None = None) -> dict[str, Row]:
         "evidence": _row(id=f"{n:064}", kind="output", body="all fine", chars=8, digest=f"{n:064}"),
         "calls": _row(id=f"c{n}", step=1, position=n, call_id="x", tool="t", tier="read", **own)
         | _row(status="open", arguments="{}", input_summary=""),
+        "suspensions": _row(id=f"su{n}", kind="approval", until=1, **own),
+        "approvals": _row(number=n, suspension_id=f"su{p}", call_row=f"c{p}", digest="d", preview="", **own)
+        | _row(state="open", expires_at=1),
         "settles": _row(reason="completed", final_event_id=f"e{p}", step=1, **own)
         | _row(input_tokens=1, output_tokens=1, cost_usd=0.1),
         "cards": _row(channel="C1", thread_ts="1.000001", state="open", opened_at=1, **own),

@@ -12,11 +12,12 @@ from typing import Any
 from sqlalchemy import select, text
 
 from core.agent_loop import Means
+from core.approvals import ApprovalPolicy
 from core.gateway import Gateway
 from core.ledger import Frozen, Surroundings, Wanted
 from core.limits import Limits
-from core.marker import marker_of
-from core.messages import Arrival, ChannelId, Level, Marker, Place, Rights, SlackTs, Source, UserId, Who
+from core.marker import is_assent, marker_of, parse_decision
+from core.messages import Action, Arrival, ChannelId, Level, Marker, Place, Rights, SlackTs, Source, UserId, Who
 from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress, Tool, ToolOutput, ToolSpec, Usage
 from core.worker import Worker
 from storage.database import Database
@@ -112,6 +113,8 @@ class Scene:
         at = SlackTs(ts) if ts else self.ts()
         mentioned = f"<@{BOT}>" in words
         marker, rest, stop = marker_of(words, bot_user=BOT, mentioned=mentioned)
+        own = words.replace(f"<@{BOT}>", "").strip()
+        ruling = parse_decision(own)
         return await self.mailbox.arrive(
             Arrival(
                 source=source or (Source.MENTION if mentioned else Source.REPLY),
@@ -131,8 +134,45 @@ class Scene:
                 level=stop.level if stop else None,
                 only_in_session=not mentioned,
                 place=Place.THREAD,
+                assent=is_assent(own),
+                approval_id=ruling.approval_id if ruling else None,
+                reason=ruling.reason if ruling else "",
             )
         )
+
+    async def press(
+        self, action: Action, approval: str, *, who: str = "U0ONCALL", rights: Rights = EVERYTHING
+    ) -> Arrived:
+        """Approve or Deny on the post of a request."""
+        at = self.ts()
+        return await self.mailbox.arrive(
+            Arrival(
+                source=Source.BUTTON,
+                marker=Marker.APPROVE if action is Action.APPROVE else Marker.DENY,
+                who=Who.MEMBER,
+                rights=rights,
+                author=UserId(who),
+                team="T0HOME",
+                channel=ChannelId("C0INCIDENT"),
+                thread_ts=SlackTs("1790000000.000100"),
+                ts=at,
+                dedupe_key=f"act:{at}:{who}",
+                only_in_session=True,
+                action=action,
+                subject=approval,
+                approval_id=approval,
+            )
+        )
+
+    async def asked(self, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until `count` requests are open and nobody works; all requests."""
+
+        async def waits() -> bool:
+            found = [row for row in await self.rows("approvals") if row["state"] == "open"]
+            return len(found) == count and self.worker.running == 0
+
+        await self.until(waits)
+        return await self.rows("approvals", "number")
 
     async def stop(self, level: Level = Level.STEP, *, who: str = "U0ONCALL", ts: str | None = None) -> Arrived:
         """The stop button's effect, without naming a turn."""
@@ -201,6 +241,11 @@ def tool(
     return FakeTool(ToolSpec(name, f"the {name}", schema, **spec), work or at_once)
 
 
+def unasked(tools: Sequence[Tool]) -> Callable[[ChannelId], ApprovalPolicy]:
+    """A configuration that approves all of `tools`: their writes run without asking anybody."""
+    return lambda _channel: ApprovalPolicy(preapproved=frozenset(one.spec.name for one in tools))
+
+
 @asynccontextmanager
 async def scene(
     db: Database,
@@ -212,6 +257,7 @@ async def scene(
     running: bool = True,
     fallback: str | None = None,
     name: str = "worker-1",
+    approvals: Callable[[ChannelId], ApprovalPolicy] | None = None,
 ) -> AsyncIterator[Scene]:
     """A scene whose worker runs (unless `running` is False)."""
     loop = asyncio.get_running_loop()
@@ -227,7 +273,9 @@ async def scene(
     ledger = SqlLedger(db, doorbell, limits, worker=name, ids=ids, price=lambda _model, _usage: 0.001)
     faults: list[BaseException] = []
     gateway = Gateway(tools, limits, loop.time)
-    means = Means(model or saying, gateway, ledger, limits, loop.time, lambda: 0.0, fallback)
+    means = Means(
+        model or saying, gateway, ledger, limits, loop.time, lambda: 0.0, fallback, approvals or unasked(tools)
+    )
     worker = Worker(
         means,
         ledger,

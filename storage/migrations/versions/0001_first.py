@@ -293,7 +293,10 @@ def upgrade() -> None:
         Column("created_at", Float, nullable=False),
         Column("ended_at", Float),
         UniqueConstraint("dedupe_key"),
-        CheckConstraint("kind IN ('answer', 'notice', 'ephemeral', 'reaction', 'direct', 'status')", name="kind"),
+        CheckConstraint(
+            "kind IN ('answer', 'notice', 'ephemeral', 'reaction', 'direct', 'status', 'request', 'rewrite')",
+            name="kind",
+        ),
         CheckConstraint("state IN ('waiting', 'sending', 'sent', 'failed', 'dropped')", name="state"),
     )
     op.create_index(
@@ -329,6 +332,57 @@ def upgrade() -> None:
     )
     op.create_index("ix_stops_session_id_slack_ts", "stops", ["session_id", "slack_ts"])
     op.create_table(
+        "suspensions",
+        Column("id", String(40), primary_key=True),
+        Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+        Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+        Column("kind", String(10), nullable=False),
+        Column("until", Float, nullable=False),
+        Column("created_at", Float, nullable=False),
+        Column("ended_at", Float),
+        CheckConstraint("kind IN ('approval', 'timer', 'job', 'helper')", name="kind"),
+    )
+    op.create_index(
+        "uq_suspensions_open",
+        "suspensions",
+        ["turn_id"],
+        unique=True,
+        sqlite_where=text("ended_at IS NULL"),
+        postgresql_where=text("ended_at IS NULL"),
+    )
+    op.create_table(
+        "approvals",
+        Column("number", Integer, primary_key=True, autoincrement=True),
+        Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+        Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+        Column("suspension_id", String(40), ForeignKey("suspensions.id"), nullable=False),
+        Column("call_row", String(60), ForeignKey("calls.id"), nullable=False),
+        Column("digest", String(64), nullable=False),
+        Column("preview", Text, nullable=False),
+        Column("state", String(10), nullable=False),
+        Column("expires_at", Float, nullable=False),
+        Column("decided_by", String(40)),
+        Column("reason", Text, nullable=False, server_default=text("''")),
+        Column("message_ts", String(20)),
+        Column("created_at", Float, nullable=False),
+        Column("ended_at", Float),
+        UniqueConstraint("call_row"),
+        CheckConstraint(
+            "state IN ('open', 'approved', 'denied', 'expired', 'withdrawn', 'stopped')",
+            name="state",
+        ),
+        CheckConstraint("(state = 'open') = (ended_at IS NULL)", name="ended_at"),
+        CheckConstraint("state NOT IN ('approved', 'denied') OR decided_by IS NOT NULL", name="decided_by"),
+    )
+    op.create_index("ix_approvals_turn_id", "approvals", ["turn_id"])
+    op.create_index(
+        "ix_approvals_open",
+        "approvals",
+        ["session_id"],
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    )
+    op.create_table(
         "settles",
         Column("turn_id", String(40), ForeignKey("turns.id"), primary_key=True),
         Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
@@ -360,6 +414,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     for table in (
+        "approvals",
+        "suspensions",
         "settles",
         "stops",
         "repairs",
