@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from bot.playground.world import World
 from bot.tools import kubernetes
-from bot.tools.kubernetes_text import COLUMNS, events_text, history_text, items, object_text, objects_text
+from bot.tools.kubernetes_api import Api
+from bot.tools.kubernetes_describe import describe_text
+from bot.tools.kubernetes_diff import template_diff
+from bot.tools.kubernetes_history import history_text
+from bot.tools.kubernetes_objects import KINDS, items
+from bot.tools.kubernetes_text import COLUMNS, events_text, object_text, objects_text
 from core.errors import ToolError
 from core.ports import Tool
 
@@ -69,6 +74,24 @@ async def test_what_is_not_there_is_said(tools: dict[str, Tool]) -> None:
     assert await get(tools, kind="pods", namespace="nowhere") == "No pods in nowhere."
     with pytest.raises(ToolError, match=r'^Kubernetes answered 404: pods "nope" not found$'):
         await get(tools, kind="pods", namespace="shop", name="nope")
+
+
+@pytest.mark.parametrize("kind", ["pod", "Pod", "po", " PODS "])
+async def test_a_kind_is_understood_as_people_write_it(tools: dict[str, Tool], kind: str) -> None:
+    assert (await get(tools, kind=kind, namespace="shop")).startswith("9 pods in shop")
+
+
+async def test_an_unknown_kind_is_told_with_those_there_are(tools: dict[str, Tool]) -> None:
+    with pytest.raises(ToolError, match=r"^kubernetes_get: 'cronjob' is no kind that it knows\. The kinds are: "):
+        await get(tools, kind="cronjob", namespace="shop")
+
+
+async def test_secrets_are_refused_in_plain_words(tools: dict[str, Tool], world: World) -> None:
+    for tool in ("kubernetes_get", "kubernetes_describe"):
+        for kind in ("secrets", "Secret"):
+            with pytest.raises(ToolError, match=f"^{tool}: secrets are never read, whoever asks"):
+                await tools[tool].run({"kind": kind, "namespace": "shop", "name": "checkout-db"})
+    assert world.calls == []
 
 
 async def test_secrets_are_no_kind_and_names_cannot_leave_their_place(tools: dict[str, Tool], world: World) -> None:
@@ -132,6 +155,136 @@ async def test_the_logs_of_a_pod_come_newest_first(tools: dict[str, Tool]) -> No
         await tools["kubernetes_logs"].run({"namespace": "shop", "pod": pod, "container": "sidecar"})
 
 
+async def test_the_logs_before_a_restart_can_be_asked_for(tools: dict[str, Tool]) -> None:
+    pod = (await get(tools, kind="pods", namespace="shop")).splitlines()[2].split(" | ")[0]
+    with pytest.raises(ToolError, match=r'previous terminated container "gateway" in pod "gateway-.*" not found'):
+        await tools["kubernetes_logs"].run({"namespace": "shop", "pod": pod, "previous": True})
+
+
+async def test_only_warnings_leaves_out_what_is_normal(tools: dict[str, Tool]) -> None:
+    text = (await tools["kubernetes_events"].run({"namespace": "shop", "only_warnings": True})).text
+    rows = text.splitlines()[2:]
+    assert rows and all(" | Warning | " in row for row in rows)
+
+
+async def test_events_are_read_over_several_pages_and_what_is_left_is_said(world: World) -> None:
+    async with kubernetes.connect(world.kubernetes_url, world.token) as cluster:
+        at_once, paged, cut = [await Api(cluster, page).events("shop") for page in (500, 20, 5)]
+    assert len(at_once["items"]) > 40 and at_once["items"] == paged["items"]
+    assert "there are more" not in events_text(paged, "shop", None)
+    assert len(cut["items"]) == 20
+    assert events_text(cut, "shop", None).endswith("[the list was cut by the API: there are more]")
+
+
+# --- describe ----------------------------------------------------------------------------------------------------
+
+
+async def describe(tools: dict[str, Tool], **arguments: str) -> str:
+    return (await tools["kubernetes_describe"].run(arguments)).text
+
+
+async def test_a_deployment_is_described_with_its_pods_conditions_and_events(tools: dict[str, Tool]) -> None:
+    text = await describe(tools, kind="deployment", namespace="shop", name="gateway")
+    lines = text.splitlines()
+    assert lines[0].startswith("deployment shop/gateway, ")
+    assert "replicas: 3/3 ready, 3 updated, 3 available" in lines
+    assert "revision: 42" in lines and "change cause: PLAT-2291: tighten upstream timeouts" in lines
+    assert "strategy: RollingUpdate (maxSurge 1, maxUnavailable 0)" in lines
+    assert "container gateway: images.shop.example/shop/gateway:1.18.4" in lines
+    assert "  args: --routes=/etc/gateway/routes-r42.yaml" in lines
+    assert "  limits: memory=1Gi" in lines and "volumes: routes (configMap gateway-routes)" in lines
+    assert "Available | True | - | MinimumReplicasAvailable | -" in lines
+    assert "pods (3, newest first)" in lines
+    assert "22 events in shop about gateway, newest first" in lines
+    assert "[7 more events not shown: give the name of an object]" in lines
+
+
+async def test_a_pod_is_described_with_the_state_of_its_containers(tools: dict[str, Tool]) -> None:
+    pod = (await get(tools, kind="pods", namespace="shop")).splitlines()[2].split(" | ")[0]
+    text = await describe(tools, kind="pod", namespace="shop", name=pod)
+    assert f"pod shop/{pod}, 14m50s old" in text
+    assert "owned by: ReplicaSet/gateway-" in text
+    assert "state of gateway: ready, running 14m43s ago, restarted 0 times" in text
+
+
+async def test_a_node_is_described_without_a_namespace(tools: dict[str, Tool]) -> None:
+    text = await describe(tools, kind="node", name="web-3")
+    assert text.startswith("node web-3, 240d14h old") and "allocatable: cpu=3800m, memory=15360000Ki" in text
+    assert text.endswith("No events about web-3. The cluster forgets them after an hour or so.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "row"),
+    [
+        ({"kind": "configmap", "namespace": "shop", "name": "gateway-routes"}, "keys: routes-r39.yaml ("),
+        ({"kind": "service", "namespace": "shop", "name": "checkout"}, "selector: app=checkout"),
+        ({"kind": "job", "namespace": "ops", "name": "nightly-backup-29341"}, "status: 1 active"),
+        ({"kind": "sts", "namespace": "ops", "name": "deploybot"}, "GIT_TOKEN (from secret deploybot-git/token)"),
+    ],
+)
+async def test_other_kinds_are_described_by_what_matters(
+    tools: dict[str, Tool], arguments: dict[str, str], row: str
+) -> None:
+    assert row in await describe(tools, **arguments)
+
+
+def test_values_of_the_environment_are_shown_nowhere() -> None:
+    env = [{"name": "DB_PASSWORD", "value": "hunter2-and-more"}, {"name": "MODE", "value": "fast-lane"}]
+    template = {"spec": {"containers": [{"name": "a", "env": env}], "initContainers": [{"name": "b", "env": env}]}}
+    one = {
+        "metadata": {"name": "x", "namespace": "shop", "uid": "u"},
+        "spec": {"template": template, **template["spec"]},
+    }
+    sets: list[dict[str, Any]] = []
+    for number, value in ((1, "hunter2-and-more"), (2, "another-word")):
+        changed = json.loads(json.dumps(template).replace("hunter2-and-more", value))
+        note = {"annotations": {"deployment.kubernetes.io/revision": str(number)}, "ownerReferences": [{"uid": "u"}]}
+        sets.append({"metadata": note, "spec": {"template": changed}})
+    texts = [object_text(one), history_text(one, sets, FIXED), describe_text(KINDS["pods"], one, [], FIXED)]
+    texts.append(describe_text(KINDS["deployments"], one, [], FIXED))
+    diff = template_diff(sets[0]["spec"]["template"], sets[1]["spec"]["template"], "1", "2")
+    for text in (*texts, diff):
+        assert "DB_PASSWORD" in text
+        assert not any(value in text for value in ("hunter2", "another-word", "fast-lane"))
+    assert "spec.containers.a.env.DB_PASSWORD.value: [redacted] -> [redacted]" in texts[1]
+    assert "-      value: '[redacted]'\n+      value: '[redacted, another value]'\n" in diff
+
+
+def test_a_crashed_container_is_described_with_what_ended_it() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-03-14T08:00:00Z"}}
+    status = {
+        "name": "a",
+        "restartCount": 7,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": ended,
+    }
+    text = describe_text(KINDS["pods"], {"metadata": {}, "status": {"containerStatuses": [status]}}, [], FIXED)
+    assert (
+        "state of a: not ready, waiting (CrashLoopBackOff), restarted 7 times, "
+        "before that terminated with exit code 137 (OOMKilled) 30m ago"
+    ) in text
+
+
+# --- where it may look -------------------------------------------------------------------------------------------
+
+
+async def test_only_open_namespaces_can_be_looked_at_and_changed(world: World) -> None:
+    async with kubernetes.connect(world.kubernetes_url, world.token) as api:
+        tools = {tool.spec.name: tool for tool in kubernetes.tools(api, world.now, namespaces=["shop"])}
+        assert (await get(tools, kind="pods", namespace="shop")).startswith("9 pods")
+        assert (await get(tools, kind="namespaces")).splitlines()[0] == "1 namespaces in the cluster, newest first"
+        world.calls.clear()
+        for name, arguments in (
+            ("kubernetes_get", {"kind": "pods", "namespace": "ops"}),
+            ("kubernetes_describe", {"kind": "namespace", "name": "ops"}),
+            ("kubernetes_logs", {"namespace": "ops", "pod": "deploybot-0"}),
+            ("kubernetes_rollout_restart", {"namespace": "ops", "name": "deploybot", "from_revision": "1"}),
+        ):
+            with pytest.raises(ToolError, match=r"not one of \['shop'\]|only shop are open"):
+                await tools[name].run(arguments)
+        assert world.calls == []
+
+
 async def test_a_wrong_token_is_told_by_health_and_by_the_tools(world: World) -> None:
     async with kubernetes.connect(world.kubernetes_url, "wrong") as api:
         first, *_ = kubernetes.tools(api, world.now)
@@ -141,7 +294,7 @@ async def test_a_wrong_token_is_told_by_health_and_by_the_tools(world: World) ->
 
 
 async def test_health_is_none_when_the_api_answers(tools: dict[str, Tool]) -> None:
-    assert [await tool.health() for tool in tools.values()] == [None] * 4
+    assert [await tool.health() for tool in tools.values()] == [None] * 8
 
 
 def test_a_pod_that_crashes_says_so_in_its_row() -> None:
@@ -198,3 +351,6 @@ def test_no_object_however_odd_raises(objects: list[dict[str, Any]], rest: Any) 
     assert events_text(found, "shop", None) and events_text(found, "shop", "x")
     for one in items(found):
         assert object_text(one) and history_text(one, items(found), FIXED)
+        assert template_diff(one, {}, "a", "b") or one == {}
+        for kind in KINDS.values():
+            assert describe_text(kind, one, items(found), FIXED)

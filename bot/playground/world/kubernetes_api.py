@@ -27,10 +27,13 @@ KINDS = {
     "deployments": ("apps/v1", "Deployment"),
     "replicasets": ("apps/v1", "ReplicaSet"),
     "statefulsets": ("apps/v1", "StatefulSet"),
+    "daemonsets": ("apps/v1", "DaemonSet"),
+    "jobs": ("batch/v1", "Job"),
+    "horizontalpodautoscalers": ("autoscaling/v2", "HorizontalPodAutoscaler"),
 }
 CLUSTER_WIDE = frozenset({"nodes", "namespaces"})
 PATHS = re.compile(
-    r"/(?P<group>api/v1|apis/apps/v1)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<kind>[a-z]+)"
+    r"/(?P<group>api/v1|apis/apps/v1|apis/batch/v1|apis/autoscaling/v2)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<kind>[a-z]+)"
     r"(?:/(?P<name>[^/]+)(?:/(?P<part>[a-z]+))?)?"
 )
 LABEL = re.compile(r"\s*([\w./-]+)\s*(?:(!=|==?)\s*([\w.-]*)|\s+(in|notin)\s+\(([^)]*)\))?\s*(?:,|$)")
@@ -85,12 +88,12 @@ def _taken_apart(method: str, path: str) -> Asked:
         raise Refused(404, "NotFound", "the server could not find the requested resource")
     group, kind, namespace = found["group"], found["kind"], found["namespace"]
     asked = Asked(kind, namespace, found["name"], found["part"])
-    version = "v1" if group == "api/v1" else "apps/v1"
+    version = group.partition("/")[2]
     patched = method == "PATCH" and asked.name and not asked.part and kind in PATCHED
     if (method != "GET" and not patched) or kind not in KINDS:
         verb = {"GET": "get" if asked.name else "list", "POST": "create", "PUT": "update"}.get(method, method.lower())
         where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
-        group = "" if version == "v1" else "apps"
+        group = version.rpartition("/")[0]
         subject = f'{kind} "{asked.name}"' if asked.name else kind
         words = f'{subject} is forbidden: User "{ACCOUNT}" cannot {verb} resource "{kind}" in API group "{group}"'
         raise Refused(403, "Forbidden", words + where)
@@ -119,7 +122,7 @@ def _answered(asked: Asked, given: Parameters, incident: Incident, now: float) -
     if asked.name is not None:
         one = next((one for one in found if one["metadata"]["name"] == asked.name), None)
         if one is None:
-            plural = asked.kind if version == "v1" else f"{asked.kind}.apps"
+            plural = asked.kind if version == "v1" else f"{asked.kind}.{version.partition('/')[0]}"
             raise Refused(404, "NotFound", f'{plural} "{asked.name}" not found')
         return {"apiVersion": version, "kind": kind, **one}
     found = [one for one in found if _labelled(one, given) and _fielded(one, given)]
@@ -178,7 +181,7 @@ def _log(asked: Asked, given: Parameters, incident: Incident, streams: Sequence[
     container = given.get("container", containers)[0]
     if container not in containers:
         raise Refused(400, "BadRequest", f"container {container} is not valid for pod {asked.name}")
-    if given.get("previous", ["false"])[0] == "true":
+    if given.get("previous", ["false"])[0].lower() == "true":
         raise Refused(
             400, "BadRequest", f'previous terminated container "{container}" in pod "{asked.name}" not found'
         )

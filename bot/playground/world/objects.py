@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from bot.playground.world.events import events
 from bot.playground.world.incident import HOSTS, Incident, suffix
 from bot.playground.world.shapes import Object, meta, seconds, uid
-from bot.playground.world.workloads import PORTS, current, deployments, pods, replica_sets, stateful_sets
+from bot.playground.world.workloads import PORTS, current, deployments, jobs, pods, replica_sets, stateful_sets
 
 NAMESPACES = ("default", "ops", "shop")
 
@@ -122,6 +122,9 @@ BUILDERS: dict[str, Callable[[Incident, float], Iterator[Object]]] = {
     "deployments": deployments,
     "replicasets": replica_sets,
     "statefulsets": stateful_sets,
+    "jobs": jobs,
+    "daemonsets": lambda incident, t: iter(()),
+    "horizontalpodautoscalers": lambda incident, t: iter(()),
     "services": _services,
     "configmaps": _config_maps,
     "nodes": _nodes,

@@ -18,6 +18,7 @@ from bot.playground.world.incident import (
 from bot.playground.world.logs import BACKUP_POD
 from bot.playground.world.shapes import Object, meta, owner, seconds
 
+BACKUP_JOB = "nightly-backup-29341"
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 PORTS = {"gateway": 8443, "checkout": 8080, "catalog": 8080}
 
@@ -59,7 +60,7 @@ def pods(incident: Incident, t: float) -> Iterator[Object]:
     for name in incident.rollouts:
         yield from (_pod(pod) for pod in incident.all_pods(name) if pod.lived(t))
     if t >= incident.backup_began:
-        yield _ops_pod(BACKUP_POD, "backup", GUILTY_LOOKING, incident.backup_began, ("Job", "nightly-backup-29341"))
+        yield _ops_pod(BACKUP_POD, "backup", GUILTY_LOOKING, incident.backup_began, ("Job", BACKUP_JOB))
     began = max((at + 6 for at, _ in incident.restarts), default=incident.day - 30 * 86_400)
     if began <= t:
         yield _ops_pod("deploybot-0", "deploybot", "web-1", began, ("StatefulSet", "deploybot"))
@@ -85,6 +86,23 @@ def stateful_sets(incident: Incident, t: float) -> Iterator[Object]:
         },
         "status": {"observedGeneration": generation, "replicas": 1, "readyReplicas": ready, "updatedReplicas": ready,
                    "currentRevision": revision, "updateRevision": revision},
+    }  # fmt: skip
+
+
+def jobs(incident: Incident, t: float) -> Iterator[Object]:
+    """The backup that keeps a host busy."""
+    if t < incident.backup_began:
+        return
+    labels = {"app": "nightly-backup"}
+    image = "images.shop.example/ops/backup:2.4"
+    yield {
+        "metadata": meta("Job", BACKUP_JOB, "ops", incident.backup_began - 4, labels=labels),
+        "spec": {
+            "parallelism": 1, "completions": 1, "backoffLimit": 1, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels},
+                         "spec": {"containers": [{"name": "backup", "image": image, "resources": {}}]}},
+        },
+        "status": {"active": 1, "startTime": seconds(incident.backup_began - 4)},
     }  # fmt: skip
 
 
