@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import aiohttp
 import structlog
@@ -30,11 +31,12 @@ from bot.doctor import channels as channels_doctor
 from bot.doctor import slack as slack_doctor
 from bot.doctor import storage as storage_doctor
 from bot.doctor import tools as tools_doctor
-from bot.doctor.finding import Check, Finding, examined, secrets_of
+from bot.doctor.finding import Check, Finding, examined, failing, secrets_of
 from bot.http import database_part, make_app, round_part, socket_part
 from bot.ids import new_id
 from bot.importing import imported
 from bot.late_model import LateModel
+from bot.model_names import ModelNames
 from bot.prices import cost_usd
 from bot.prompt import SYSTEM
 from bot.scheduler import Sweeps
@@ -56,6 +58,7 @@ from bot.telemetry import Telemetry
 from bot.toolbox import open_tools
 from bot.watching import CountedModel, LoopClock, Watching
 from core.agent_loop import Means
+from core.errors import BadInput
 from core.gateway import Gateway
 from core.ledger import Frozen
 from core.limits import Limits
@@ -184,7 +187,7 @@ async def build(
         channels = settings.channels_config(limits)
         limits = limits or channels.limits("")
         doorbell = await _doorbell(settings, stack)
-        chosen = model if model is not None else _model(settings, stack)
+        chosen, names = (model, None) if model is not None else _model(settings, stack)
         opened = await open_tools(settings, http, world_now, stack) if tools is None else tools
         gateway = Gateway(opened, limits, now)
 
@@ -247,7 +250,7 @@ async def build(
             connection,
             Groups(client, channels),
             telemetry,
-            _web(settings, db, worker, writer, connection, telemetry, now),
+            _web(settings, db, worker, writer, connection, names, telemetry, now),
             limits,
         )
 
@@ -313,20 +316,35 @@ async def _doorbell(settings: Settings, stack: AsyncExitStack) -> Doorbell:
     return await stack.enter_async_context(RedisDoorbell(settings.redis_url))
 
 
-def _model(settings: Settings, stack: AsyncExitStack) -> Model:
+def _model(settings: Settings, stack: AsyncExitStack) -> tuple[Model, ModelNames]:
     """The real model's adapter; the SDK is imported in a thread, because it takes 1.5 s."""
 
     def load() -> Model:
         claude = imported("bot.claude")
+        imported("bot.doctor.model")
         key = settings.model.api_key.get_secret_value()
         client = claude.connect(key, settings.model.base_url, direct=settings.model.direct)
+        connected.append(client)
         loaded: Model = claude.ClaudeModel(client)
         return loaded
+
+    async def ask() -> Sequence[Finding]:
+        try:
+            await late.ready()
+        except BadInput as error:
+            return [failing("model", str(error))]
+        found: Sequence[Finding] = await imported("bot.doctor.model").known(connected[0], settings.model)
+        return found
+
+    connected: list[Any] = []
 
     late = LateModel(load)
     late.start()
     stack.push_async_callback(late.close)
-    return late
+    names = ModelNames(ask)
+    names.start()
+    stack.push_async_callback(names.close)
+    return late, names
 
 
 def _writer(
@@ -424,6 +442,7 @@ def _web(
     worker: Worker,
     writer: Writer,
     connection: Connection,
+    names: ModelNames | None,
     telemetry: Telemetry,
     now: Callable[[], float],
 ) -> web.Application:
@@ -432,6 +451,8 @@ def _web(
         "worker": round_part("worker", lambda: worker.last_round, now, ROUND_LIMIT_S),
         "writer": round_part("writer", lambda: writer.last_round, now, ROUND_LIMIT_S),
     }
+    if names is not None:
+        parts["model"] = names.part
     if settings.slack.mode == "socket":
         parts["slack"] = socket_part(connection.heard, now)
     made = make_app(parts, telemetry.registry)

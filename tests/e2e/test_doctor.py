@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bot.playground.slack.people import ALL_SCOPES
 from tests.support import far_ends
 from tests.support.cli import PROGRAM
 from tests.support.far_ends import Installation, installation
-from tests.support.processes import free_port
+from tests.support.processes import end, free_port, spawn, until
 from tests.support.redis import RedisServer
 
 pytestmark = pytest.mark.process
@@ -117,3 +118,29 @@ async def test_a_configuration_that_can_not_be_read_is_one_sentence_and_2(here: 
     code, out, err = await doctor(here)
     assert (code, out) == (2, "")
     assert err == f"pilothouse: {here.config}: there is no setting slak; did you mean slack?\n"
+
+
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    """What a process has logged so far, whole lines only."""
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+
+
+def events(log: Path) -> set[str]:
+    return {line["event"] for line in lines_of(log)}
+
+
+async def test_serve_says_at_its_start_that_the_model_is_unknown(here: Installation) -> None:
+    port, log = free_port(), here.place / "serve.log"
+    here.variables |= {"PILOTHOUSE_MODEL": "claude-sonnet-55", "PILOTHOUSE_SLACK__HTTP_PORT": str(port)}
+    command = [*PROGRAM, "serve", "--config", str(here.config)]
+    process = spawn(command, log, env=here.process_environment)
+    try:
+        await until(lambda: {"model_not_usable", "ready"} <= events(log) or process.poll() is not None, 60)
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+            part = (await answer.json())["parts"]["model"]
+    finally:
+        end(process)
+    logged = [line for line in lines_of(log) if line["event"] == "model_not_usable"]
+    assert [(line["level"], line["says"]) for line in logged] == [("error", part["says"])]
+    assert part["status"] == "warning"
+    assert part["says"].startswith("The Messages API does not know the model claude-sonnet-55; did you mean claude-")
