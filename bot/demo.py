@@ -1,8 +1,8 @@
 """`pilothouse demo`: the product between two far ends that run here. No account, no key, nothing leaves the machine.
 
 Only the far ends are replaced: a local Slack with a page in the browser, a world with one incident behind the APIs of
-Prometheus, Loki and Kubernetes, and a scripted model (with ANTHROPIC_API_KEY set the real one plays). Everything in
-between is what runs in production.
+Prometheus, Alertmanager, Loki and Kubernetes, and a scripted model (with ANTHROPIC_API_KEY set the real one plays).
+Everything in between is what runs in production.
 """
 
 from __future__ import annotations

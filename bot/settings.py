@@ -118,6 +118,8 @@ class ToolsPart(Part):
 
     prometheus_url: Address | None = None
     prometheus_link: Address | None = None
+    alertmanager_url: Address | None = None
+    alertmanager_link: Address | None = None
     loki_url: Address | None = None
     loki_link: Address | None = None
     kubernetes_url: Address | None = None
@@ -227,7 +229,7 @@ class Settings(BaseSettings):
     @property
     def known_hosts(self) -> frozenset[str]:
         """Hosts that answers may link to: the named ones, and those of the tools' links."""
-        links = (self.tools.prometheus_link, self.tools.loki_link)
+        links = (self.tools.prometheus_link, self.tools.alertmanager_link, self.tools.loki_link)
         hosts = (urlsplit(link).hostname for link in links if link)
         return self.slack.known_hosts | {host for host in hosts if host}
 
@@ -277,6 +279,8 @@ class TheWorld(Protocol):
     @property
     def prometheus_url(self) -> str: ...
     @property
+    def alertmanager_url(self) -> str: ...
+    @property
     def loki_url(self) -> str: ...
     @property
     def kubernetes_url(self) -> str: ...
@@ -309,6 +313,7 @@ def demo_settings(
         storage=StoragePart(data_dir=data),
         tools=ToolsPart(
             prometheus_url=world.prometheus_url,
+            alertmanager_url=world.alertmanager_url,
             loki_url=world.loki_url,
             kubernetes_url=world.kubernetes_url,
             kubernetes_token=SecretStr(world.token),

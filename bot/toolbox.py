@@ -10,7 +10,7 @@ import aiohttp
 
 from bot.importing import imported
 from bot.settings import Settings
-from bot.tools import kubernetes, loki, prometheus
+from bot.tools import alertmanager, kubernetes, loki, prometheus
 from core.ports import Tool
 
 
@@ -22,6 +22,8 @@ async def open_tools(
     tools = settings.tools
     if tools.prometheus_url:
         found += prometheus.tools(tools.prometheus_url, http, now, tools.prometheus_link)
+    if tools.alertmanager_url:
+        found += alertmanager.tools(tools.alertmanager_url, http, now, tools.alertmanager_link)
     if tools.loki_url:
         found += loki.tools(tools.loki_url, http, now, tools.loki_link)
     if tools.kubernetes_url:

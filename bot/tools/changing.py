@@ -17,6 +17,7 @@ from bot.tools.reading import Answer, FarEnd, refused, unreachable, whole
 from bot.tools.shaping import MOST_ERROR_CHARS, Arguments, ReadTool, capped, checked, cleaned, one_line
 from core.errors import OutcomeUnknown, ToolError
 
+MOST_PREVIEW_CHARS = 20_000
 LONGEST_WRITE_S = 120.0
 """Beyond every limit of a tool: it is the gateway that ends a write, and the gateway that says so."""
 
@@ -33,7 +34,7 @@ class WriteTool(ReadTool):
             shown = await self.show(checked(self.spec, arguments))
         except ToolError as error:
             raise ToolError(capped(cleaned(str(error)), MOST_ERROR_CHARS)) from error
-        return capped(cleaned(shown))
+        return capped(cleaned(shown), MOST_PREVIEW_CHARS)
 
 
 async def send(

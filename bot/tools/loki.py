@@ -1,4 +1,4 @@
-"""Loki: log lines, newest first, or a metric query over logs."""
+"""Loki: log lines, newest first, or a metric query over logs; and which labels there are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from urllib.parse import urlencode
 import aiohttp
 from pydantic import BaseModel, TypeAdapter
 
+from bot.tools.matchers import LABEL_PATTERN
 from bot.tools.reading import HEALTH_S, FarEnd, shaped
 from bot.tools.series import RESPONSE, Response, shared_line, split_labels, text_of
 from bot.tools.shaping import (
     Arguments,
     ReadTool,
+    count_argument,
+    left_out,
     moment,
     object_schema,
     one_line,
@@ -26,6 +29,8 @@ from core.ports import Tool, ToolOutput, ToolSpec
 
 NAME = "Loki"
 MOST_LINE_CHARS = 600
+MOST_LINES = 500
+MOST_VALUES = 200
 LABELS_OF_A_LINE = ("namespace", "app", "pod", "container", "host", "node", "level")
 
 QUERY = ToolSpec(
@@ -36,7 +41,23 @@ QUERY = ToolSpec(
         ["query"],
         query=text_argument("LogQL query"),
         minutes_back=whole_argument("How far back from now, in minutes", 30, 1, 1_440),
-        limit=whole_argument("How many lines at most", 50, 1, 500),
+        limit=count_argument("How many lines at most", 50, MOST_LINES),
+    ),
+)
+LABELS = ToolSpec(
+    "loki_labels",
+    "The label names that log streams have, or with a name the values of that label; with a match only those of the "
+    'streams that it selects, e.g. {namespace="shop"}.',
+    object_schema(
+        [],
+        name={
+            "type": "string",
+            "description": "Label whose values are wanted; the names of all labels if left out",
+            "pattern": LABEL_PATTERN,
+            "maxLength": 128,
+        },
+        match=text_argument('Stream selector, e.g. {namespace="shop"}', 1_000),
+        minutes_back=whole_argument("How far back from now, in minutes", 60, 1, 10_080),
     ),
 )
 
@@ -48,7 +69,13 @@ class Stream(BaseModel):
     values: list[tuple[float, str] | tuple[float, str, Any]] = []
 
 
-STREAMS = TypeAdapter(list[Stream])
+class Found(BaseModel):
+    """`/loki/api/v1/labels` and `/loki/api/v1/label/NAME/values`; Loki leaves `data` out when there is none."""
+
+    data: list[str] | None = None
+
+
+STREAMS, FOUND = TypeAdapter(list[Stream]), TypeAdapter(Found)
 
 
 def tools(
@@ -63,7 +90,7 @@ def tools(
     """
     far_end = FarEnd(NAME, base_url.rstrip("/"), session, dict(headers or {}))
     reader = Reader(far_end, now, link_base.rstrip("/") if link_base else None)
-    return [ReadTool(QUERY, reader.query, reader.check)]
+    return [ReadTool(QUERY, reader.query, reader.check), ReadTool(LABELS, reader.labels, reader.check)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +105,8 @@ class Reader:
         return await self.far_end.ask("/loki/api/v1/labels", {}, HEALTH_S)
 
     async def query(self, arguments: Arguments) -> ToolOutput:
-        query, minutes, limit = arguments["query"], arguments["minutes_back"], arguments["limit"]
+        query, minutes = arguments["query"], arguments["minutes_back"]
+        limit = min(int(arguments["limit"]), MOST_LINES)
         end = self.now()
         start = end - minutes * 60
         asked: dict[str, str | float] = {
@@ -95,6 +123,24 @@ class Reader:
         else:
             text = text_of(NAME, response)
         return ToolOutput(text, self._links(query, start, end))
+
+    async def labels(self, arguments: Arguments) -> ToolOutput:
+        name, match, minutes = arguments.get("name"), arguments.get("match"), arguments["minutes_back"]
+        end = self.now()
+        asked: dict[str, str | float | list[str]] = {
+            "start": int((end - minutes * 60) * 1e9),
+            "end": int(end * 1e9),
+            "query": [match] if match else [],
+        }
+        path = "/loki/api/v1/labels" if name is None else f"/loki/api/v1/label/{name}/values"
+        found = sorted(shaped(NAME, FOUND, await self.far_end.ask(path, asked)).data or [])
+        what = "label names" if name is None else f"values of {name}"
+        where = f"{f' in {one_line(match)}' if match else ''} in the last {minutes} min"
+        if not found:
+            return ToolOutput(f"No {what}{where}. Look further back{', or at other streams' if match else ''}.")
+        shown = [one_line(value, 200) for value in found[:MOST_VALUES]]
+        more = left_out(len(shown), len(found), "of them", "add a match")
+        return ToolOutput(f"{len(found)} {what}{where}: {', '.join(shown)}{more}")
 
     def _lines(self, response: Response, minutes: int, limit: int) -> str:
         streams = shaped(NAME, STREAMS, response.data.result)

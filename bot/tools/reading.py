@@ -25,6 +25,9 @@ DEEPEST = 64
 LONGEST_S = 30.0
 HEALTH_S = 5.0
 
+Parameters = Mapping[str, str | float | list[str]]
+"""Of a query; a list stands for a parameter that is given several times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -48,9 +51,13 @@ class FarEnd:
     session: aiohttp.ClientSession
     headers: Mapping[str, str]
 
-    async def get(self, path: str, parameters: Mapping[str, str | float], longest_s: float = LONGEST_S) -> Answer:
+    async def get(self, path: str, parameters: Parameters, longest_s: float = LONGEST_S) -> Answer:
         """GET, no redirects followed. Raises ToolError when there is no whole answer."""
-        query = {key: str(value) for key, value in parameters.items()}
+        query = [
+            (key, str(value))
+            for key, given in parameters.items()
+            for value in (given if isinstance(given, list) else [given])
+        ]
         try:
             async with self.session.get(
                 f"{self.base_url}{path}",
@@ -65,7 +72,7 @@ class FarEnd:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise unreachable(self.name, error) from error
 
-    async def ask(self, path: str, parameters: Mapping[str, str | float], longest_s: float = LONGEST_S) -> Any:
+    async def ask(self, path: str, parameters: Parameters, longest_s: float = LONGEST_S) -> Any:
         """The JSON of a successful answer. Raises ToolError, with the API's own words where it gave some."""
         answer = await self.get(path, parameters, longest_s)
         if answer.status != 200:

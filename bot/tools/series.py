@@ -19,6 +19,7 @@ from bot.tools.shaping import clock, left_out, moment, number, one_line, table
 MOST_SERIES = 50
 MOST_COLUMNS = 6
 MOST_ROWS = 30
+MOST_SHARED_CHARS = 2_000
 
 Point = tuple[float, float]
 
@@ -76,7 +77,7 @@ def split_labels(all_labels: Sequence[dict[str, str]]) -> tuple[dict[str, str], 
 
 
 def shared_line(shared: dict[str, str]) -> str:
-    return f"\nthe same for all: {named(shared)}" if shared else ""
+    return f"\nthe same for all: {one_line(named(shared), MOST_SHARED_CHARS)}" if shared else ""
 
 
 def text_of(name: str, response: Response) -> str:

@@ -120,6 +120,11 @@ def whole_argument(description: str, default: int, low: int, high: int) -> dict[
     return {"type": "integer", "description": description, "default": default, "minimum": low, "maximum": high}
 
 
+def count_argument(description: str, default: int, most: int) -> dict[str, Any]:
+    """How much of something: more than `most` is no error, the tool gives `most` and says that there is more."""
+    return {"type": "integer", "description": f"{description}, up to {most}", "default": default, "minimum": 1}
+
+
 def checked(spec: ToolSpec, arguments: Arguments) -> dict[str, Any]:
     """The arguments with defaults filled in. Raises ToolError that names the argument and what it must be."""
     error = best_match(Draft202012Validator(spec.input_schema).iter_errors(dict(arguments)))

@@ -14,10 +14,11 @@ import pytest
 from aiohttp import web
 
 from bot.playground.world import World
-from bot.tools import kubernetes, loki, prometheus
+from bot.playground.world.server import APIS
+from bot.tools import alertmanager, kubernetes, loki, prometheus
 from core.errors import ToolError
 from core.evidence import MOST_KEPT
-from core.ports import Tool, ToolOutput
+from core.ports import Tier, Tool, ToolOutput
 from tests.support.processes import until
 
 NOW = 1_790_000_000.0
@@ -27,7 +28,9 @@ CALLS = {
     "prometheus_query": {"query": "up"},
     "prometheus_range": {"query": "up"},
     "prometheus_series": {},
+    "alertmanager_alerts": {},
     "loki_query": {"query": '{app="x"}'},
+    "loki_labels": {},
     "kubernetes_get": {"kind": "pods", "namespace": "shop"},
     "kubernetes_events": {"namespace": "shop"},
     "kubernetes_logs": {"namespace": "shop", "pod": "a"},
@@ -44,17 +47,18 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 async def toolset(
     stack: AsyncExitStack, base: str, now: Callable[[], float] = lambda: NOW, **urls: str
 ) -> dict[str, Tool]:
-    """All tools of the three modules, each against `base` or the address given for it."""
+    """All tools of these modules that read, each against `base` or the address given for it."""
     session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
     api = await stack.enter_async_context(
         kubernetes.connect(urls.get("kubernetes", base), urls.get("token", "playground"))
     )
     found = [
         *prometheus.tools(urls.get("prometheus", base), session, now),
+        *alertmanager.tools(urls.get("alertmanager", base), session, now),
         *loki.tools(urls.get("loki", base), session, now),
         *kubernetes.tools(api, now),
     ]
-    return {tool.spec.name: tool for tool in found}
+    return {tool.spec.name: tool for tool in found if tool.spec.tier is Tier.READ}
 
 
 async def serving(stack: AsyncExitStack, respond: Respond) -> str:
@@ -194,11 +198,10 @@ async def test_dirty_and_huge_text_comes_out_clean_and_short(stack: AsyncExitSta
 @pytest.mark.parametrize("name", CALLS)
 async def test_cancelling_a_call_closes_its_connection_at_once(stack: AsyncExitStack, name: str) -> None:
     world = await stack.enter_async_context(World(clock=lambda: NOW))
-    for api in ("prometheus", "loki", "kubernetes"):
-        world.slow(api, 600)  # type: ignore[arg-type]
-    tools = await toolset(
-        stack, "", world.now, prometheus=world.prometheus_url, loki=world.loki_url, kubernetes=world.kubernetes_url
-    )
+    for api in APIS:
+        world.slow(api, 600)
+    urls = {api: f"http://127.0.0.1:{world.port}/{api}" for api in APIS}
+    tools = await toolset(stack, "", world.now, **urls)
     task = asyncio.create_task(tools[name].run(CALLS[name]))
     await until(lambda: world.calls)
     task.cancel()

@@ -1,4 +1,4 @@
-"""A world with a clock that moves when told, and short ways to ask its three APIs.
+"""A world with a clock that moves when told, and short ways to ask its APIs.
 
 A test module takes the fixtures by name: `clock, world, ... = FIXTURES`.
 """

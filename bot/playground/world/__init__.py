@@ -1,3 +1,3 @@
-"""The world of the playground: Prometheus, Loki and Kubernetes with the data of one incident."""
+"""The world of the playground: Prometheus, Alertmanager, Loki and Kubernetes with the data of one incident."""
 
 from bot.playground.world.server import World as World

@@ -106,7 +106,13 @@ def _time(given: Parameters, name: str, default: float) -> float:
 def _alive(given: Parameters, streams: Sequence[Stream], now: float) -> list[Stream]:
     end = _time(given, "end", now)
     start = _time(given, "start", end - 6 * HOUR_S)
-    return [stream for stream in streams if stream.since <= end and stream.until > start]
+    chosen = [log_query(text).keep for name in ("query", "match[]", "match") for text in given.get(name, []) if text]
+    return [
+        stream
+        for stream in streams
+        if stream.since <= end and stream.until > start
+        if not chosen or any(keep(stream.labels) for keep in chosen)
+    ]
 
 
 def _whole(given: Parameters, name: str, default: int, most: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bot.playground.world.alerts import alerts
 from bot.playground.world.incident import (
     GUILTY_LOOKING,
     HOSTS,
@@ -301,10 +302,5 @@ def _of_host(incident: Incident, host: str) -> Iterator[Series]:
 
 
 def _alerts(incident: Incident) -> Iterator[Series]:
-    """Firing alerts: checkout's from three minutes after the first 504 to five after the last."""
-    checkout = {"alertname": "CheckoutHigh5xx", "alertstate": "firing", "severity": "page", "service": "checkout"}
-    for began, ended in incident.throttled_spans():
-        labels = {"__name__": "ALERTS", **checkout, "namespace": "shop"}
-        yield Series(labels, _always(1.0), began + 180, ended + 300)
-    host = {"alertname": "HostHighCpu", "alertstate": "firing", "severity": "warning", "host": GUILTY_LOOKING}
-    yield Series({"__name__": "ALERTS", **host}, _always(1.0), incident.backup_began + 600)
+    for one in alerts(incident):
+        yield Series({"__name__": "ALERTS", "alertstate": "firing", **one.labels}, _always(1.0), one.since, one.until)

@@ -1,4 +1,4 @@
-"""The world behind the tools: one HTTP server that answers as Prometheus, Loki and Kubernetes would.
+"""The world behind the tools: one HTTP server that answers as Prometheus, Alertmanager, Loki and Kubernetes would.
 
 It begins at 14:20 UTC of the current day, a quarter of an hour into the incident, and its clock runs on from
 there. It can be told to be slow and to fail, and it keeps a ledger of every request, cancelled ones included.
@@ -16,14 +16,15 @@ from urllib.parse import unquote_plus
 
 from aiohttp import web
 
-from bot.playground.world import kubernetes_api, loki_api, prometheus_api
+from bot.playground.world import alertmanager_api, kubernetes_api, loki_api, prometheus_api
+from bot.playground.world.alertmanager_api import Silences
 from bot.playground.world.incident import DAY_S, Incident, Rollout
 from bot.playground.world.kubernetes_changes import Patch
 from bot.playground.world.logs import Stream, streams
 from bot.playground.world.series import Series, catalogue
 
-Api = Literal["prometheus", "loki", "kubernetes"]
-APIS: tuple[Api, ...] = ("prometheus", "loki", "kubernetes")
+Api = Literal["prometheus", "alertmanager", "loki", "kubernetes"]
+APIS: tuple[Api, ...] = ("prometheus", "alertmanager", "loki", "kubernetes")
 TOKEN = "playground-reader"
 MOST_BODY = 64 * 1024
 
@@ -50,6 +51,7 @@ class World:
     calls: list[Call] = field(default_factory=list)
     token: str = field(default=TOKEN, repr=False)
     incident: Incident = field(init=False)
+    silences: Silences = field(default_factory=Silences)
     _started: float = field(init=False)
     _delays_s: dict[tuple[Api, str], float] = field(init=False, default_factory=dict)
     _failures: dict[tuple[Api, str], int] = field(init=False, default_factory=dict)
@@ -89,6 +91,10 @@ class World:
     @property
     def prometheus_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/prometheus"
+
+    @property
+    def alertmanager_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/alertmanager"
 
     @property
     def loki_url(self) -> str:
@@ -148,6 +154,10 @@ class World:
     async def _served(self, call: Call, request: web.Request) -> web.Response:
         if call.api == "prometheus":
             return await prometheus_api.answer(call.path, call.params, self._series, self.now())
+        if call.api == "alertmanager":
+            return alertmanager_api.answer(
+                *(call.method, call.path, call.params, await request.read(), self.incident, self.silences, self.now())
+            )
         if call.api == "loki":
             return await loki_api.answer(call.path, call.params, self._streams, self.now())
         shown = request.headers.get("Authorization", "") == f"Bearer {self.token}"
