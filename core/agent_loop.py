@@ -220,7 +220,7 @@ class AgentLoop:
 
     async def _close(self, step: int, results: Sequence[CallResult]) -> End | None:
         results = sorted(results, key=lambda result: result.call.position)
-        blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
+        blocks = [result_block(result.call.call_id, result.said, is_error=result.is_error) for result in results]
         still_open = self._balance.open + delta(blocks)
         probe = self._probe if still_open == 0 else lambda _steers: None
         closed = await self._means.ledger.close(self._turn, step, results, probe)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from core.frame import framed, unframed
 from core.history import without_thinking
 
 MARK: Final = "[condensed]"
@@ -34,7 +35,7 @@ HEAD: Final = (
 NOW: Final = f"{MARK} That was the older part. What follows is new."
 LEFT_OUT: Final = f"{MARK} {{}} older parts were left out here. They are in the thread."
 LADDER_MARK: Final = "[Pilothouse, automatic]"
-DATA: Final = ("<thread_context>", "[attachment", "[alert", "[schedule", "[The thread above", "[suture]")
+DATA: Final = ("[thread", "[attachment", "[alert", "[schedule", "[The thread above", "[suture]")
 """How texts of the user's side begin that nobody said to us."""
 IMAGE_BYTES: Final = 5_000
 """What a picture counts: at most about 1,600 tokens, whatever its bytes."""
@@ -85,11 +86,13 @@ STEPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One thing that the older part holds. `before` is what stands in front of its text and is never cut."""
+    """One thing that the older part holds. `before` is what stands in front of its text and is never cut; what is
+    from a `source` outside is framed again when it has been cut."""
 
     kind: Kind
     before: str
     text: str
+    source: str | None = None
 
 
 def condense(messages: Sequence[Mapping[str, Any]], budget: int) -> list[dict[str, Any]] | None:
@@ -180,7 +183,7 @@ def _piece(role: str, block: Mapping[str, Any], calls: dict[str, Mapping[str, An
             call = calls.pop(str(block.get("tool_use_id")), None)
             asked = _asked(call) if call is not None else "a call that is not known any more"
             failed = " failed" if block.get("is_error") else ""
-            yield Piece(Kind.RESULT, f"{DATA_MARK} {asked}{failed}\n", _output(block.get("content")))
+            yield _data(Kind.RESULT, f"{DATA_MARK} {asked}{failed}\n", _output(block.get("content")))
         case "thinking" | "redacted_thinking":
             return
         case kind:
@@ -196,11 +199,19 @@ def _said(text: str) -> Iterator[Piece]:
         yield Piece(Kind.ANSWER, before, text.removeprefix(before))
     elif text.startswith(DATA_MARK) and "\n" in text:
         before, _, output = text.partition("\n")
-        yield Piece(Kind.RESULT, f"{before}\n", output)
+        yield _data(Kind.RESULT, f"{before}\n", output)
     elif text.startswith((MARK, DATA_MARK)):
         yield Piece(Kind.DATA, "", text)
     else:
-        yield Piece(Kind.DATA if text.startswith(DATA) else Kind.PERSON, "", text)
+        yield _data(Kind.DATA if text.startswith(DATA) else Kind.PERSON, "", text)
+
+
+def _data(kind: Kind, before: str, text: str) -> Piece:
+    """A piece, taken out of its frame if it has one."""
+    found = unframed(text)
+    if found is None:
+        return Piece(kind, before, text)
+    return Piece(kind, before + found.before, found.text, found.source)
 
 
 def _asked(call: Mapping[str, Any]) -> str:
@@ -245,7 +256,9 @@ def _told(piece: Piece, keep: Keep, telling: frozenset[str]) -> str:
     text, most = piece.text, keep.of(piece.kind)
     if most is not None and len(text) > most:
         text = _evidence(text, keep, telling) if piece.kind is Kind.RESULT else _cut(text, most)
-    return f"{piece.before}{text}" if text.strip() else f"{piece.before or MARK} (nothing)"
+    if not text.strip():
+        return f"{piece.before or MARK} (nothing)"
+    return f"{piece.before}{text if piece.source is None else framed(piece.source, text)}"
 
 
 def _evidence(text: str, keep: Keep, telling: frozenset[str]) -> str:

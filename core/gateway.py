@@ -27,6 +27,7 @@ from referencing.exceptions import Unresolvable
 from core.cancel import SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
 from core.evidence import Kept, clean, kept_of, narrowing
+from core.frame import framed
 from core.limits import Limits
 from core.ports import ChangeTool, Tier, Tool, ToolOutput, ToolSpec
 from core.redaction import redact, redact_values
@@ -68,7 +69,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The end of one call: what the model reads, and what the audit keeps. `duration_s` in seconds.
+    """The end of one call: what came of it, and what the audit keeps. `duration_s` in seconds.
 
     `kept` is the whole output, when `text` is less, or the page that it was taken from.
     """
@@ -83,6 +84,11 @@ class CallResult:
     @property
     def is_error(self) -> bool:
         return self.status is not CallStatus.OK
+
+    @property
+    def said(self) -> str:
+        """What the model reads."""
+        return as_read(self.call.tool, self.status, self.text)
 
 
 class Gateway:
@@ -245,6 +251,11 @@ def _links(output: ToolOutput) -> Sequence[tuple[str, str]]:
     """The links that can be kept as they are: an address that had to be changed leads nowhere."""
     kept = [(clean(title, 200), url) for title, url in output.links if clean(url, 2_000) == url]
     return tuple(kept[:MOST_LINKS])
+
+
+def as_read(tool: str, status: CallStatus, text: str) -> str:
+    """What a tool said, marked as the data that it is; what we say of a call stands as it is."""
+    return framed(tool, text) if status in (CallStatus.OK, CallStatus.ERROR) and text.strip() else text
 
 
 def cancelled(call: Call, reason: Cancel, after_s: float) -> CallResult:

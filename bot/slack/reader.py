@@ -16,6 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.attachments import FILE_BYTES, Room, block_of
 from bot.slack.rendering import thread_context
+from bot.slack.rendering_text import one_line
 from bot.slack.verdict import NOT_YET, read_failure
 from core.evidence import whole
 from core.history import user_block
@@ -32,6 +33,7 @@ RETRY_S = 0.5
 PAGES = 25
 THREAD_CHARS = 12_000
 FILES = 5
+LONGEST_NAME = 120
 CHUNK_BYTES = 64 * 1024
 FILE_S = 15.0
 
@@ -111,7 +113,7 @@ class SlackReader:
         return message if stop is None else {**message, "text": stop.rest, "blocks": []}
 
     async def _file(self, file: FileRef, room: Room) -> Block:
-        name = file.name or file.id
+        name = one_line(file.name or file.id)[:LONGEST_NAME]
         if file.size > FILE_BYTES:
             return user_block(f"[attachment {name}: not read, {file.size} bytes is more than {FILE_BYTES}]")
         try:

@@ -68,7 +68,7 @@ async def close(
 ) -> Closed:
     """See `core.ledger.Ledger.close`."""
     fenced = await fence(tx, claimed.lease, entries=1)
-    blocks = [result_block(result.call.call_id, result.text, is_error=result.is_error) for result in results]
+    blocks = [result_block(result.call.call_id, result.said, is_error=result.is_error) for result in results]
     await add_entry(tx, claimed, fenced["next_seq"] - 1, "results", step, blocks)
     await end_calls(tx, claimed, step, results, fenced["now"])
     await outcomes(tx, claimed, fenced["now"])

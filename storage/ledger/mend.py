@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import String, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.gateway import CallStatus
+from core.gateway import CallStatus, as_read
 from core.history import EntryKind
 from core.ledger import Claimed, Stitch
 from core.messages import SessionId
@@ -25,7 +25,7 @@ from storage.ledger.open import add_entry
 from storage.tables import calls, repairs
 
 CALLS = (
-    select(calls.c.call_id, calls.c.tier, calls.c.status, calls.c.output)
+    select(calls.c.call_id, calls.c.tool, calls.c.tier, calls.c.status, calls.c.output)
     .where(calls.c.session_id == bindparam("session", type_=String))
     .order_by(calls.c.turn_id, calls.c.step, calls.c.position)
 )
@@ -79,6 +79,6 @@ def _known(row: Row) -> Known:
     if status is CallStatus.OPEN:
         return Known(Fate.NOT_STARTED if writes else Fate.INTERRUPTED, writes)
     if row["output"] is not None and status is not CallStatus.INTENT:
-        text = row["output"] if row["output"].strip() else "(no output)"
+        text = as_read(row["tool"], status, row["output"]) if row["output"].strip() else "(no output)"
         return Known(Fate.RESULT, writes, result=text, is_error=status is not CallStatus.OK)
     return Known(WITHOUT_OUTPUT.get(status, Fate.NOT_RECORDED), writes)

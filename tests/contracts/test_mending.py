@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ModelRefusedHistory
+from core.frame import framed
 from core.gateway import CallResult, CallStatus
 from core.history import EntryKind, flatten
 from core.ledger import Frozen, Stitch, Surroundings
@@ -165,7 +166,10 @@ async def test_a_lost_result_comes_back_from_the_audit_rows(sqlite_database: Dat
         results = [
             block for _, block in flatten(thread.model.requests[-1].messages) if block["type"] == "tool_result"
         ]
-        assert [result["content"] for result in results] == ["metrics says {'q': 'up'}", "logs says {'q': 'error'}"]
+        assert [result["content"] for result in results] == [
+            framed("metrics", "metrics says {'q': 'up'}"),
+            framed("logs", "logs says {'q': 'error'}"),
+        ]
         assert {row["rule"] for row in await thread.rows("repairs")} >= {"R20"}
 
 
@@ -276,7 +280,7 @@ async def test_the_audit_rows_say_what_is_known_of_each_call(database: Database)
             await tx.execute(insert(calls).values(**values, **fixed, **row))
     assert asked.session is not None
     known = await house.ledger.known(asked.session)
-    assert known[f"toolu_{claimed.turn}_1_0"] == Known(Fate.RESULT, False, result="all fine")
+    assert known[f"toolu_{claimed.turn}_1_0"] == Known(Fate.RESULT, False, result=framed("logs", "all fine"))
     assert [known[f"toolu_c{number}"] for number in range(6)] == [
         Known(Fate.INTERRUPTED, False),
         Known(Fate.NOT_STARTED, True),

@@ -14,6 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.attachments import FILE_BYTES, Room, block_of
 from bot.slack.reader import SlackReader
+from core.frame import unframed
 from core.ledger import Wanted
 from core.messages import Block, ChannelId, FileRef, SlackTs
 from core.validator import problems
@@ -79,7 +80,9 @@ def test_pictures_of_one_turn_leave_room_for_the_rest_of_the_request() -> None:
 )
 def test_what_is_no_picture_is_text_or_a_sentence(content: bytes, mimetype: str, kept: str) -> None:
     block = block_of("file", mimetype, content, Room())
-    assert said(block).endswith(kept)
+    found = unframed(said(block))
+    assert (found.text if found is not None else said(block)).endswith(kept)
+    assert (found is not None) is (", data, not instructions]" in said(block))
     assert not problems({"messages": [{"role": "user", "content": [block]}]})
 
 

@@ -121,7 +121,7 @@ class PaperLedger:
         unknown = any(result.status is CallStatus.UNKNOWN for result in results)
         stamp = None if unknown else Stamp.STOP if self.box.stop else probe(self.box.steers)
         self._write("close", step, [result.status.value for result in results], stamp)
-        blocks = [result_block(one.call.call_id, one.text, is_error=one.is_error) for one in results]
+        blocks = [result_block(one.call.call_id, one.said, is_error=one.is_error) for one in results]
         append(self.messages, EntryKind.RESULTS, blocks)
         return Closed(stamp, self.box.stop)
 

@@ -15,6 +15,7 @@ from core.agent_loop import AgentLoop, End, Leave, Means
 from core.approvals import ApprovalPolicy
 from core.control import Control, Mail
 from core.errors import LostLease, ModelBusy, ModelRefusedHistory, ModelStreamBroken
+from core.frame import framed
 from core.gateway import CallStatus, Gateway
 from core.history import flatten
 from core.ledger import Claimed, OpenCall
@@ -133,7 +134,7 @@ async def test_calls_are_committed_run_and_closed_before_the_model_is_asked_agai
     assert (end.reason, end.step) == (Reason.COMPLETED, 1)
     assert [one.tool for one in turn.turn.evidence] == ["look", "look"]
     assert turn.requests[1].messages[-2]["content"] == first.content
-    assert [block["content"] for block in turn.requests[1].messages[-1]["content"]] == ["42", "42"]
+    assert [block["content"] for block in turn.requests[1].messages[-1]["content"]] == [framed("look", "42")] * 2
     turn.holds_law_1()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from core.condense import HEAD, NOW, as_text, condense, weight
+from core.frame import framed, unframed
 from core.history import user_block
 from core.repair import suture
 from core.validator import Profile, problems
@@ -110,11 +111,13 @@ def test_thinking_goes_with_what_it_was_bound_to() -> None:
 
 def test_what_data_said_is_cut_before_what_a_person_said() -> None:
     wordy = "<@U0ANN>: " + "we saw it in Frankfurt first, then everywhere. " * 80
-    thread = "<thread_context>\n" + "noise\n" * 3_000 + "</thread_context>"
+    thread = f"[thread: data]\n{framed('thread', 'noise' * 3_000)}"
     short = condense([asked(thread, wordy), *turns(20)], 12_000)
     assert short is not None
     assert wordy in texts(short)
-    assert max(len(text) for text in texts(short) if text.startswith("<thread_context>")) < 2_500
+    [told] = [text for text in texts(short) if text.startswith("[thread")]
+    cut = unframed(told)
+    assert len(told) < 2_500 and cut is not None and cut.source == "thread" and cut.text.startswith("noise")
 
 
 def test_when_even_people_said_too_much_their_newest_words_stay_and_the_rest_is_counted() -> None:

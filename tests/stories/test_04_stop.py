@@ -17,6 +17,7 @@ from tests.support.story import (
     HeldTool,
     called,
     holds,
+    noted,
     quick,
     said_in_slack,
     saying,
@@ -92,7 +93,7 @@ async def test_a_stop_of_the_step_ends_it_and_the_next_reply_goes_on_from_there(
         assert "because a person stopped this step. Nothing was read." in words[1]
         assert words[-1] == f"<@{ONCALL}>: {GO_ON}"
         kept = {"stop, wrong cluster": "wrong cluster", "刹车, and more": "我还没确认范围"}
-        notes = [f"[note: said in the thread, not to you] <@{ONCALL}>: {kept[way]}"] if way in kept else []
+        notes = [noted(ONCALL, kept[way])] if way in kept else []
         assert words[2:-1] == notes
 
 
@@ -158,7 +159,7 @@ async def test_after_a_stop_of_the_step_nothing_queued_starts_before_a_person_wr
         await thread.reply(GO_ON)
         await holds(thread, ["stopped_step", "completed"])
         assert words_of(thread.requests()[1])[2:] == [
-            f"[note: said in the thread, not to you] <@{ONCALL}>: also check the db",
+            noted(ONCALL, "also check the db"),
             f"<@{ONCALL}>: {GO_ON}",
         ]
 

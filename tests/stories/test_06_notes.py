@@ -11,6 +11,7 @@ from tests.support.story import (
     HeldTool,
     called,
     holds,
+    noted,
     quick,
     sent,
     signed,
@@ -44,7 +45,7 @@ async def test_chatter_to_another_person_steers_nothing_and_is_a_note_for_the_ne
         await thread.reply("and the db?")
         await holds(thread, ["completed", "completed"], never_sent=["lunch"])
         assert words_of(thread.requests()[2]) == [
-            f"[note: said in the thread, not to you] <@{ENGINEER}>: @{ONCALL} did you page the db team, too?",
+            noted(ENGINEER, f"@{ONCALL} did you page the db team, too?"),
             f"<@{ONCALL}>: and the db?",
         ]
 
@@ -100,7 +101,7 @@ async def test_a_newcomers_reply_is_a_note_until_they_press_redirect_now(tmp_pat
         assert "Redirected by <@U0SECOND> at step 1, continued below." in thread.own("card")[0]["text"]
         assert words_of(thread.requests()[1])[2:] == [
             f"<@{NEWCOMER}>: it's the gateway, I rolled it out",
-            f"[note: said in the thread, not to you] <@{NEWCOMER}>: at 14:04",
+            noted(NEWCOMER, "at 14:04"),
         ]
         assert "redirect" not in sent(thread).replace("a person redirected the investigation", "")
         assert f"<@{NEWCOMER}>" in shown((await thread.answers())[0])
@@ -121,7 +122,7 @@ async def test_redirect_now_after_the_end_says_that_it_is_over(tmp_path: Path) -
         await whispered(thread, NEWCOMER, "That turn has already ended, so nothing was changed.")
         await thread.reply("what does <@U0SECOND> say?")
         await holds(thread, ["completed", "completed"])
-        assert words_of(thread.requests()[1])[0].endswith(f"<@{NEWCOMER}>: it's the gateway")
+        assert words_of(thread.requests()[1])[0] == noted(NEWCOMER, "it's the gateway")
 
 
 async def test_a_newcomer_who_begins_with_an_exclamation_mark_redirects_at_once(tmp_path: Path) -> None:

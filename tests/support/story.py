@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.frame import framed, unframed
 from core.limits import Limits
 from core.ports import Tier, ToolOutput, ToolSpec
 from tests.support.thread import Message, Thread
@@ -107,14 +108,25 @@ async def saying(thread: Thread, words: str, card: int = -1) -> str:
 
 
 def words_of(request: Mapping[str, Any]) -> list[str]:
-    """The texts of the last user message of a request, in order; results are `(result) ...`."""
+    """The texts of the last user message of a request, in order; results are `(result) ...`, out of their frames."""
     last = request["messages"][-1]
     assert last["role"] == "user"
     content = last["content"] if isinstance(last["content"], list) else [{"type": "text", "text": last["content"]}]
     return [
-        f"(result) {block['content']}" if block["type"] == "tool_result" else str(block.get("text", ""))
+        f"(result) {inside(block['content'])}" if block["type"] == "tool_result" else str(block.get("text", ""))
         for block in content
     ]
+
+
+def inside(text: str) -> str:
+    """What stands in a frame; a text without one as it is."""
+    found = unframed(text)
+    return text if found is None else found.text
+
+
+def noted(author: str, text: str) -> str:
+    """A note as the model reads it."""
+    return f"[note: said in the thread, not to you] <@{author}>:\n{framed(f'note by {author}', text)}"
 
 
 def sent(thread: Thread) -> str:

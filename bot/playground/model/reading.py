@@ -16,10 +16,11 @@ from typing import Any
 OURS = "[Pilothouse"
 """How a user-side text begins that the program wrote, not a person."""
 
-DATA = ("<thread_context>", "[note", "[alert", "[schedule", "[attachment", "[condensed", "[suture]")
+DATA = ("[thread", "[note", "[alert", "[schedule", "[attachment", "[condensed", "[suture]")
 """How texts begin that were not said to us: they are read, and asked for nothing."""
 
-FRAME = re.compile(r"^(?:</?thread_context>|\[(?:root|reply|alert|schedule|note)\b[^\]\n]*\]).*$", re.M)
+FRAME = re.compile(r"^(?:</?untrusted\b[^>\n]*>|\[(?:root|reply|thread|alert|schedule|note)\b[^\]\n]*\]).*$", re.M)
+MARKS = re.compile(r"\A<untrusted [^>\n]*>\n|\n</untrusted [^>\n]*>\Z")
 AUTHOR = re.compile(r"^\s*<@\w+>:?\s*")
 
 NOTHING_FOUND = re.compile(
@@ -148,7 +149,7 @@ def _state(block: Mapping[str, Any]) -> State:
 
 
 def _result_text(block: Mapping[str, Any]) -> str:
-    return _text(_blocks(block.get("content") or ""))
+    return MARKS.sub("", _text(_blocks(block.get("content") or "")))
 
 
 def _blocks(content: Any) -> list[Mapping[str, Any]]:
