@@ -32,6 +32,7 @@ CALLS = {
     "loki_query": {"query": '{app="x"}'},
     "loki_labels": {},
     "kubernetes_get": {"kind": "pods", "namespace": "shop"},
+    "kubernetes_describe": {"kind": "pods", "namespace": "shop", "name": "a"},
     "kubernetes_events": {"namespace": "shop"},
     "kubernetes_logs": {"namespace": "shop", "pod": "a"},
     "kubernetes_rollout_history": {"namespace": "shop", "deployment": "gateway"},
