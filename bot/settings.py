@@ -12,10 +12,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, Self, get_type_hints
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bot.channels import Channel, Channels
@@ -125,8 +134,31 @@ class ToolsPart(Part):
     kubernetes_url: Address | None = None
     kubernetes_token: SecretStr = NOT_SECRET_YET
     kubernetes_verify: bool = True
+    kubernetes_ca_file: Path | None = None
+    kubernetes_kubeconfig: Path | None = None
+    kubernetes_context: str | None = None
+    kubernetes_in_cluster: bool = False
+    kubernetes_namespaces: frozenset[str] = frozenset()
+    kubernetes_max_replicas: int = Field(default=20, ge=1, le=1000)
     web_domains: frozenset[str] = frozenset()
     web_networks: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        """Kubernetes is reached in one way, and what belongs to another way is a mistake."""
+        ways = {
+            "kubernetes_url": (self.kubernetes_url, ("kubernetes_token", "kubernetes_verify", "kubernetes_ca_file")),
+            "kubernetes_kubeconfig": (self.kubernetes_kubeconfig, ("kubernetes_context",)),
+            "kubernetes_in_cluster": (self.kubernetes_in_cluster, ()),
+        }
+        chosen = [name for name, (value, _) in ways.items() if value]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} are different ways to the cluster, give one of them")
+        for way, (_, belonging) in ways.items():
+            stray = [name for name in belonging if name in self.model_fields_set and way not in chosen]
+            if chosen and stray:
+                raise ValueError(f"{stray[0]} belongs to {way} and not to {chosen[0]}")
+        return self
 
 
 class StopWordsPart(Part):

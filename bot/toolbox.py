@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 import aiohttp
 
 from bot.importing import imported
-from bot.settings import Settings
-from bot.tools import alertmanager, kubernetes, loki, prometheus
+from bot.settings import Settings, ToolsPart
+from bot.tools import alertmanager, kubernetes, kubernetes_api, loki, prometheus
 from core.ports import Tool
 
 
@@ -26,15 +26,25 @@ async def open_tools(
         found += alertmanager.tools(tools.alertmanager_url, http, now, tools.alertmanager_link)
     if tools.loki_url:
         found += loki.tools(tools.loki_url, http, now, tools.loki_link)
-    if tools.kubernetes_url:
-        api = kubernetes.connect(
-            tools.kubernetes_url,
-            tools.kubernetes_token.get_secret_value() or None,
-            verify_tls=tools.kubernetes_verify,
-        )
-        found += kubernetes.tools(await stack.enter_async_context(api), now)
+    if cluster := _cluster(tools):
+        open_cluster = await stack.enter_async_context(cluster)
+        found += kubernetes.tools(open_cluster, now, tools.kubernetes_namespaces, tools.kubernetes_max_replicas)
     if tools.web_domains:
         reader, domains = imported("bot.web_proxy"), sorted(tools.web_domains)
         proxy = reader.WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks)
         found += imported("bot.tools.web").tools(proxy, domains)
     return found
+
+
+def _cluster(tools: ToolsPart) -> kubernetes_api.Cluster | None:
+    """The one way to Kubernetes that is configured."""
+    if tools.kubernetes_in_cluster:
+        return kubernetes_api.in_cluster()
+    if tools.kubernetes_kubeconfig:
+        return kubernetes_api.by_kubeconfig(tools.kubernetes_kubeconfig.expanduser(), tools.kubernetes_context)
+    if tools.kubernetes_url:
+        token, authority = tools.kubernetes_token.get_secret_value() or None, tools.kubernetes_ca_file
+        return kubernetes_api.connect(
+            tools.kubernetes_url, token, str(authority) if authority else None, tools.kubernetes_verify
+        )
+    return None

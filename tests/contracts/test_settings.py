@@ -129,6 +129,23 @@ def test_settings_can_not_be_changed(home: Home) -> None:
         ("[limits]\nturn_s = 0\n", "FILE: limits.turn_s can't be used: it should be greater than 0."),
         ("[slack]\nmode = 'carrier'\n", "FILE: slack.mode can't be used: it should be 'socket' or 'http'."),
         ("[tools]\nloki_url = 'loki:3100'\n", "FILE: tools.loki_url can't be used: it must begin with http://"),
+        (
+            "[tools]\nkubernetes_kubeconfig = 'k'\nkubernetes_in_cluster = true\n",
+            "FILE: tools can't be used: kubernetes_kubeconfig and kubernetes_in_cluster are different ways to the "
+            "cluster, give one of them.",
+        ),
+        (
+            "[tools]\nkubernetes_in_cluster = true\nkubernetes_context = 'production'\n",
+            "FILE: tools can't be used: kubernetes_context belongs to kubernetes_kubeconfig and not to kubernetes_",
+        ),
+        (
+            "[tools]\nkubernetes_in_cluster = true\nkubernetes_token = 't'\n",
+            "FILE: tools can't be used: kubernetes_token belongs to kubernetes_url and not to kubernetes_in_cluster.",
+        ),
+        (
+            "[tools]\nkubernetes_max_replicas = 0\n",
+            "FILE: tools.kubernetes_max_replicas can't be used: it should be greater than or equal to 1.",
+        ),
         ("[slack\n", "FILE is not valid TOML: "),
         ("[limits]\nreserve_s = 200\n", "limits.reserve_s (200.0) must not be above turn_s (120.0)."),
         ("[limits]\nlease_s = 8\n", "limits.lease_s (8.0) must be above renew_s and lease_margin_s together."),
@@ -238,6 +255,13 @@ def test_serving_needs_no_more_than_it_says(home: Home) -> None:
     home.read(env=env).check_complete()
 
 
+WAYS_TO_KUBERNETES = {
+    "url": ("kubernetes_url", "kubernetes_token", "kubernetes_verify", "kubernetes_ca_file"),
+    "kubeconfig": ("kubernetes_kubeconfig", "kubernetes_context"),
+    "in_cluster": ("kubernetes_in_cluster",),
+}
+
+
 def _uncommented() -> dict[str, Any]:
     return tomllib.loads(re.sub(r"^#(?=[\w\[])", "", EXAMPLE.read_text(encoding="utf-8"), flags=re.MULTILINE))
 
@@ -261,7 +285,10 @@ def test_the_example_shows_every_setting_and_each_can_be_used(tmp_path: Path) ->
     shown = _uncommented()
     named = {tuple(ANY if step == "C0123ABCD" else step for step in path) for path in _leaves(shown)}
     assert named == known_paths(Settings)
-    Settings(**shown).channels_config()
+    for way in WAYS_TO_KUBERNETES:
+        others = [name for other in WAYS_TO_KUBERNETES if other != way for name in WAYS_TO_KUBERNETES[other]]
+        tools = {name: value for name, value in shown["tools"].items() if name not in others}
+        Settings(**{**shown, "tools": tools}).channels_config()
 
 
 def test_the_example_shows_the_default_limits() -> None:

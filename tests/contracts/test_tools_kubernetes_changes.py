@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.playground.world import World
 from bot.tools import kubernetes
@@ -399,6 +402,39 @@ def test_who_may_undo_a_change_is_said() -> None:
     assert "The autoscaler mine manages it (2-9) and may change it back." in shown and "other" not in shown
     unknown = scale(DEPLOYMENT, workload(replicas=3), 3, 4, None, FIXED).shown
     assert "Whether an autoscaler manages it could not be read." in unknown
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("7"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["metadata", "spec", "status", "template", "annotations", "labels", "replicas", "containers", "env",
+                 "name", "value", "deployment.kubernetes.io/revision", "ownerReferences", "uid", "strategy", "type"]
+            ),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), ODD), st.lists(ODD, max_size=3))
+def test_no_object_however_odd_makes_a_plan_fail_with_more_than_a_tool_error(one: Object, others: list[Any]) -> None:
+    sets = [other for other in others if isinstance(other, dict)]
+    for plan in (
+        lambda: rollback(DEPLOYMENT, one, sets, 7, None, FIXED),
+        lambda: restart(DAEMONS, one, "7", FIXED),
+        lambda: scale(DEPLOYMENT, one, 1, 2, sets, FIXED),
+    ):
+        try:
+            made = plan()
+        except ToolError as error:
+            assert str(error)
+        else:
+            assert made.shown and made.happened(one) in (True, False) and json.dumps(made.steps)
 
 
 def test_a_password_in_the_arguments_of_a_container_is_not_shown() -> None:
