@@ -32,6 +32,8 @@ NOBODYS_NAMES = (
     *("aqu-1", "bvx-02", "cja-7-b", "dwo-44", "exu-5", "fyq-12", "gzi-9", "hev-31", "iwo-8", "jxa-6", "kyu-77"),
     *("lzo-3", "mab-21", "nec-4", "oxi-19", "pyo-2", "quz-58", "rav-11", "sew-33", "tix-6", "uyo-90", "vaz-1"),
     *("wub-14", "xec-27", "yid-8", "zof-65"),
+    *("QuelVorp", "MizDralkHoon", "ZubTekk5xx", "AxoPlinteHigh", "TwyvernGoshDown", "BruxErrorJilp", "NodeWopquax"),
+    *("Gol_mex", "prax:hib:rate5m", "VEX-07-DOWN", "iq"),
     *("a", "Q", "zz", "7", "8251", "0.37", "10.9.81.77:9142", "http://qv.zulm.example/wj?k=1", "vuj_kex_ilo"),
     *("ÄÖ-é", "名前", "two words", "UPPER_QIX", "x" * 40, "deep/quim/zov.wux"),
 )

@@ -15,7 +15,7 @@ from core.gateway import CallStatus, Gateway
 from core.limits import Limits
 from core.ports import Tool
 from tests.core.doubles import call
-from tests.support.monitoring import Server, running_prometheus
+from tests.support.monitoring import REQUIRED, Server, binary, running_prometheus
 from tests.support.processes import free_port, until
 
 
@@ -166,3 +166,10 @@ async def test_health_is_none_for_a_prometheus_and_a_sentence_otherwise(server: 
         assert await here.health() is None
         assert "Prometheus answered" in (await elsewhere.health() or "")
         assert "could not be reached" in (await nowhere.health() or "")
+
+
+def test_a_server_that_is_missing_skips_the_tests_unless_this_machine_must_have_it() -> None:
+    with pytest.raises(pytest.skip.Exception, match="no-such-server is not installed"):
+        binary(("no-such-server",), {})
+    with pytest.raises(pytest.fail.Exception, match=f"but {REQUIRED} is set"):
+        binary(("no-such-server",), {REQUIRED: "true"})

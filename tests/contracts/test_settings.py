@@ -229,7 +229,8 @@ def test_stop_words_are_added_to_the_default_ones(home: Home) -> None:
 
 def test_links_of_tools_are_known_hosts(home: Home) -> None:
     text = '[slack]\nknown_hosts = ["wiki.example.com"]\n[tools]\nloki_link = "https://grafana.example.com:3000/x"\n'
-    assert home.read(text).known_hosts == {"wiki.example.com", "grafana.example.com"}
+    text += 'alertmanager_link = "https://alerts.example.com"\n'
+    assert home.read(text).known_hosts == {"wiki.example.com", "grafana.example.com", "alerts.example.com"}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from bot.tools.alertmanager_text import Alert, Status, alerts_text, would_hide_t
 from bot.tools.changing import WriteTool
 from bot.tools.matchers import Matcher, require_a_choice
 from core.errors import OutcomeUnknown, ToolError
-from core.gateway import CallStatus, Gateway
+from core.gateway import CallResult, CallStatus, Gateway
 from core.limits import Limits
 from core.ports import ChangeTool, Tier, Tool
 from tests.core.doubles import call
@@ -193,6 +193,15 @@ async def test_a_silence_for_everything_reaches_alertmanager_neither_as_a_previe
             await preview(tools["alertmanager_silence"], asked)
         with pytest.raises(ToolError, match="nobody named"):
             await tools["alertmanager_silence"].run(asked)
+    assert world.calls == []
+
+
+async def test_nobody_is_asked_to_approve_a_silence_for_everything(tools: dict[str, Tool], world: World) -> None:
+    gateway = Gateway(tools.values(), Limits(), lambda: 0.0)
+    asked = {**SILENCE, "matchers": [{"name": "alertname", "operator": "=~", "value": ".*"}]}
+    found = await gateway.preview(call("alertmanager_silence", Tier.WRITE, arguments=asked))
+    assert isinstance(found, CallResult) and found.status is CallStatus.ERROR
+    assert found.text.startswith('Nothing was run: Nothing was silenced: alertname=~".*" would also hide alerts')
     assert world.calls == []
 
 

@@ -46,6 +46,7 @@ class Installation:
 direct = true
 [tools]
 prometheus_url = "{self.world.prometheus_url}"
+alertmanager_url = "{self.world.alertmanager_url}"
 loki_url = "{self.world.loki_url}"
 kubernetes_url = "{self.world.kubernetes_url}"
 {self.channels}"""
