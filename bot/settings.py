@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bot.channels import Channel, Channels
+from bot.settings_mcp import McpServers, with_secrets
 from bot.settings_sources import Origin, environment, from_environment, merged, sentence, table
 from core import stop_words
 from core.errors import BadInput
@@ -142,6 +143,7 @@ class ToolsPart(Part):
     kubernetes_max_replicas: int = Field(default=20, ge=1, le=1000)
     web_domains: frozenset[str] = frozenset()
     web_networks: tuple[str, ...] = ()
+    mcp: McpServers = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_identity(self) -> Self:
@@ -237,7 +239,7 @@ class Settings(BaseSettings):
         if data is not None:
             given = merged(given, {"storage": {"data_dir": data}})
         try:
-            settings = cls(**merged(written, given))
+            settings = cls(**with_secrets(merged(written, given), variables))
         except ValidationError as error:
             origin = Origin(chosen or DEFAULT_CONFIG, written, PLAIN_NAMES)
             raise BadInput(sentence(error, cls, origin)) from None

@@ -18,6 +18,8 @@ from core.errors import BadInput
 Values = dict[str, Any]
 ANY = "*"
 """Stands for a name that is the operator's to choose, and for a place in a list."""
+OF_A_NAME = "[key]"
+"""How pydantic says that not the value is wrong but its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
 def sentence(error: ValidationError, settings: type[BaseModel], origin: Origin) -> str:
     """The first thing that is wrong."""
     wrong = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    path = wrong["loc"]
+    path = tuple(step for step in wrong["loc"] if step != OF_A_NAME)
     name = ".".join(str(step) for step in path)
     if wrong["type"] == "extra_forbidden":
         near = _nearest(path, known_paths(settings))
