@@ -264,26 +264,27 @@ async def examine(settings: Settings) -> list[Finding]:
     async with AsyncExitStack() as stack:
         client = await _slack_client(settings, stack)
         http = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
-        tools = await _tools_or_why_not(settings, http, stack)
+        troubles: list[str] = []
+        tools = await _tools_or_why_not(settings, http, stack, troubles.append)
         scopes = slack_doctor.Scopes.of(slack_doctor.MANIFEST)
         checks: dict[str, Check] = {
             "bot token": slack_doctor.SlackDoctor(client, settings.slack, scopes).look,
             "model": partial(_model_names, settings.model),
             "database": partial(storage_doctor.database, settings.database_url),
             **({"redis": partial(storage_doctor.redis, settings.redis_url)} if settings.redis_url else {}),
-            "tools": partial(tools_doctor.look, tools),
+            "tools": partial(tools_doctor.look, tools, troubles),
             "approvers": partial(channels_doctor.look, client, settings.slack, settings.channels, tools),
         }
         return await examined(checks, CHECK_S, secrets_of(settings))
 
 
 async def _tools_or_why_not(
-    settings: Settings, http: aiohttp.ClientSession, stack: AsyncExitStack
+    settings: Settings, http: aiohttp.ClientSession, stack: AsyncExitStack, tell: Callable[[str], None]
 ) -> Sequence[Tool] | Exception:
     """The tools, opened in this task: some of them can be closed only where they were opened."""
     try:
         async with asyncio.timeout(CHECK_S):
-            return await open_tools(settings, http, time.time, stack)
+            return await open_tools(settings, http, time.time, stack, tell)
     except Exception as error:  # noqa: BLE001 - whatever keeps a tool from opening is what the doctor is asked for
         return error
 

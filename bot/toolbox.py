@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import aiohttp
+import structlog
 
 from bot.importing import imported
 from bot.settings import Settings, ToolsPart
 from bot.tools import alertmanager, kubernetes, kubernetes_api, loki, prometheus
 from core.ports import Tool
 
+log = structlog.get_logger(__name__)
+
+
+def note(trouble: str) -> None:
+    """A configured tool that can't be offered as it is configured: the log is where an operator learns of it."""
+    log.warning("tool_trouble", trouble=trouble)
+
 
 async def open_tools(
-    settings: Settings, http: aiohttp.ClientSession, now: Callable[[], float], stack: AsyncExitStack
+    settings: Settings,
+    http: aiohttp.ClientSession,
+    now: Callable[[], float],
+    stack: AsyncExitStack,
+    tell: Callable[[str], None] = note,
 ) -> list[Tool]:
-    """The configured tools; `now` gives seconds since the epoch."""
+    """The configured tools; `now` gives seconds since the epoch.
+
+    `tell` gets a sentence for each far end that is configured and whose tools are not there, or not all of them.
+    """
     found: list[Tool] = []
     tools = settings.tools
     if tools.prometheus_url:
@@ -33,6 +49,9 @@ async def open_tools(
         reader, domains = imported("bot.web_proxy"), sorted(tools.web_domains)
         proxy = reader.WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks)
         found += imported("bot.tools.web").tools(proxy, domains)
+    if tools.mcp:
+        mcp = await asyncio.to_thread(imported, "bot.tools.mcp")
+        found += await mcp.open_tools(tools.mcp, stack, tell)
     return found
 
 
