@@ -51,6 +51,7 @@ from bot.slack.pace import Pace
 from bot.slack.people import Groups, People
 from bot.slack.reader import SlackReader
 from bot.slack.reading import Listening
+from bot.slack.requests import Requests
 from bot.slack.send import Sender
 from bot.slack.signature import verified
 from bot.slack.writer import Writer
@@ -217,6 +218,7 @@ async def build(
                 now=now,
                 jitter=jitter,
                 fallback_model=settings.model.fallback or None,
+                approvals=channels.approvals,
             ),
             ledger,
             doorbell,
@@ -362,8 +364,9 @@ def _writer(
     limits: Limits,
 ) -> Writer:
     sender = Sender(client, telemetry.slack_call)
-    items = Items(sender, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
-    deliveries = Deliveries(db, sender, items, channels.limits, mailbox.closed)
+    requests = Requests(sender, channels.approvers)
+    items = Items(sender, requests, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
+    deliveries = Deliveries(db, sender, items, channels.limits, mailbox.closed, me.url)
     return Writer(
         db,
         deliveries,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from core.approvals import ApprovalPolicy
 from core.limits import Limits
 from core.messages import NO_RIGHTS, Rights, Who
 from core.steering import DEFAULT_RIGHTS, Override
@@ -13,11 +14,15 @@ from storage.ledger.signs import ChannelPolicy
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One channel's part of the configuration. People are user ids, or ids of user groups."""
+    """One channel's part of the configuration. People are user ids, or ids of user groups.
+
+    `preapproved` are the names of tools that change something and run without asking.
+    """
 
     on_call: frozenset[str] = frozenset()
     approvers: frozenset[str] = frozenset()
     external: frozenset[str] = frozenset()
+    preapproved: frozenset[str] = frozenset()
     overrides: Sequence[Override] = ()
     limits: Limits = field(default_factory=Limits)
 
@@ -49,6 +54,15 @@ class Channels:
     def limits(self, channel: str) -> Limits:
         """The limits of one channel."""
         return self.of(channel).limits
+
+    def approvers(self, channel: str) -> frozenset[str]:
+        """Who may approve in a channel: user ids and ids of user groups."""
+        return self.of(channel).approvers
+
+    def approvals(self, channel: str) -> ApprovalPolicy:
+        """How changes are decided about in a channel."""
+        here = self.of(channel)
+        return ApprovalPolicy(bool(here.approvers), here.preapproved, here.limits.approval_s)
 
     def rights(self, channel: str, user: str, who: Who) -> tuple[Rights, bool]:
         """What somebody may do here, and whether they are on call here."""

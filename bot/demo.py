@@ -68,8 +68,11 @@ async def town(
     workspace: Workspace | None = None,
     limits: Limits | None = None,
     tools: Sequence[Tool] | None = None,
+    preapproved: frozenset[str] = frozenset(),
 ) -> AsyncIterator[Town]:
     """Build everything. `speed` multiplies how fast the far ends are; tests bring their own script, limits and tools.
+
+    Tools in `preapproved` change things without asking anybody.
 
     Raises `BadInput`.
     """
@@ -96,6 +99,7 @@ async def town(
                 keep=data / SLACK_FILE,
             )
         )
+        everywhere = ChannelPart(on_call=ON_CALL, approvers=ON_CALL, preapproved=preapproved)
         settings = demo_settings(
             data=data,
             slack_url=slack.api_url,
@@ -104,7 +108,7 @@ async def town(
             model_url=model.url if model is not None else None,
             api_key=api_key,
             model_name=model_name,
-        ).model_copy(update={"channels": {"default": ChannelPart(on_call=ON_CALL, approvers=ON_CALL)}})
+        ).model_copy(update={"channels": {"default": everywhere}})
         app = await stack.enter_async_context(build(settings, world_now=world.now, limits=limits, tools=tools))
         opened.append(app.db)
         yield Town(slack, world, model, settings, app)

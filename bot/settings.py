@@ -56,7 +56,7 @@ PLAIN_NAMES: Mapping[str, tuple[str, str]] = {
 NOT_SECRET_YET = SecretStr("")
 CHANNEL_LIMITS = (
     *("tool_timeout_s", "max_steps", "turn_s", "reserve_s", "rung_s", "patience_s", "quiet_s", "quiet_max_s"),
-    *("output_chars", "max_output_tokens", "larger_output_tokens"),
+    *("output_chars", "max_output_tokens", "larger_output_tokens", "approval_s"),
 )
 """The limits that a channel may have of its own; the others are the worker's."""
 
@@ -188,6 +188,7 @@ class ChannelPart(Part):
     on_call: frozenset[str] = frozenset()
     approvers: frozenset[str] = frozenset()
     allowed_external: frozenset[str] = frozenset()
+    preapproved: frozenset[str] = frozenset()
     policy: tuple[PolicyRow, ...] = ()
     limits: ChannelLimitsPart = ChannelLimitsPart()  # type: ignore[valid-type]
 
@@ -364,6 +365,7 @@ def _channel(name: str, part: ChannelPart, general: Limits) -> Channel:
         on_call=part.on_call,
         approvers=part.approvers,
         external=part.allowed_external,
+        preapproved=part.preapproved,
         overrides=overrides,
         limits=_checked(replace(general, **_set(part.limits)), f"{name}.limits"),
     )

@@ -32,7 +32,6 @@ from core.card_lines import (
     settled_step,
     short,
     step_lines,
-    withdrawn_lines,
 )
 from core.card_words import ENDINGS, Ending, ended_at, money, person, span
 from core.errors import IllegalMove
@@ -79,7 +78,7 @@ class CardFacts:
     `quiet`: a turn that waits until nobody has written for a moment.
     `resumed`: an earlier attempt drained or crashed. `rung`: the rung of the remediation ladder, 0 before it.
     `ended_by`, `ended_step`: who steered or stopped, at which step. `answer_fallback`: the answer that Slack refused
-    as a message. `request_link`: the post that asks for approval. `withdrawn`: requests that no longer wait.
+    as a message. `request_ts`, `request_link`: the post that asks for approval.
     `deleted`: how many messages people deleted after this turn had read them.
     """
 
@@ -107,8 +106,8 @@ class CardFacts:
     answer_fallback: str | None = None
     helpers: tuple[HelperLine, ...] = ()
     known: str = ""
-    withdrawn: tuple[str, ...] = ()
     deleted: int = 0
+    request_ts: str | None = None
     request_link: str | None = None
 
 
@@ -148,7 +147,6 @@ def _unsettled(facts: CardFacts) -> CardView:
         *asked_line(facts.asked_text),
         *_going_on(facts),
         *step_lines(facts.steps, shown=1),
-        *withdrawn_lines(facts.withdrawn),
         *helper_lines(facts.helpers),
     ]
     link = ("Open the request", facts.request_link) if facts.request_link else None
@@ -272,7 +270,7 @@ def _ended_lines(facts: CardFacts, ending: Ending) -> list[Line]:
     if ending.next_step:
         lines.append((Glyph.NEXT, ending.next_step))
     lines += _looked_at(steps, ending)
-    return [*lines, *withdrawn_lines(facts.withdrawn), *helper_lines(facts.helpers)]
+    return [*lines, *helper_lines(facts.helpers)]
 
 
 def _looked_at(steps: tuple[StepLine, ...], ending: Ending) -> list[Line]:

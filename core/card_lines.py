@@ -37,6 +37,7 @@ class CallState(StrEnum):
     """Where a tool call is, or how it ended."""
 
     RUNNING = "running"
+    ASKED = "asked"
     OK = "ok"
     ERROR = "error"
     TIMEOUT = "timeout"
@@ -67,6 +68,7 @@ class Glyph(StrEnum):
 
 CALL_WORDS: dict[CallState, tuple[Glyph, str]] = {
     CallState.RUNNING: (Glyph.RUNNING, "running"),
+    CallState.ASKED: (Glyph.ASKING, "waits for approval"),
     CallState.OK: (Glyph.OK, ""),
     CallState.ERROR: (Glyph.FAILED, "failed"),
     CallState.TIMEOUT: (Glyph.FAILED, "timed out"),
@@ -189,11 +191,6 @@ def _call(call: CallLine) -> Line:
     return glyph, f"{tool}: {summary}{after}" if summary else f"{tool}{after}"
 
 
-def withdrawn_lines(requests: Sequence[str]) -> list[Line]:
-    """Requests that no longer wait for anybody."""
-    return [(Glyph.ENDED, f"Withdrawn, did not run: {short(what, SUMMARY_CHARS)}") for what in requests]
-
-
 def helper_lines(helpers: Sequence[HelperLine]) -> list[Line]:
     """One line for each helper."""
     glyphs = {"running": Glyph.RUNNING, "asking": Glyph.ASKING, "done": Glyph.OK}
@@ -209,8 +206,12 @@ def helper_lines(helpers: Sequence[HelperLine]) -> list[Line]:
 
 def settled_step(step: StepLine, left_open: CallState) -> StepLine:
     """A call of a settled turn can't be running, whatever its row still says."""
-    calls = (replace(call, state=left_open, seconds=None) if _runs(call) else call for call in step.calls)
+    calls = (replace(call, state=left_open, seconds=None) if _is_open(call) else call for call in step.calls)
     return replace(step, calls=tuple(calls))
+
+
+def _is_open(call: CallLine) -> bool:
+    return call.state in (CallState.RUNNING, CallState.ASKED)
 
 
 def _runs(call: CallLine) -> bool:

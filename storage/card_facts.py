@@ -9,6 +9,7 @@ from functools import lru_cache
 from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.approvals import ApprovalState, approval_id
 from core.card import CallLine, CallState, CardFacts, StepLine
 from core.card_lines import asks, tool_words
 from core.gateway import CallStatus
@@ -18,6 +19,7 @@ from core.remediation import Rung
 from storage.database import now
 from storage.ledger.common import Row, one, rows, stop_of
 from storage.tables import (
+    approvals,
     attempts,
     calls,
     cards,
@@ -98,7 +100,18 @@ TURN = (
     .where(turns.c.id == bindparam("turn"))
 )
 CALLS = (
-    select(calls.c.step, calls.c.tool, calls.c.status, calls.c.tier, calls.c.arguments, calls.c.duration_ms)
+    select(
+        calls.c.step,
+        calls.c.tool,
+        calls.c.status,
+        calls.c.tier,
+        calls.c.arguments,
+        calls.c.duration_ms,
+        approvals.c.number,
+        approvals.c.state.label("asked"),
+        approvals.c.message_ts.label("asked_ts"),
+    )
+    .outerjoin(approvals, approvals.c.call_row == calls.c.id)
     .where(calls.c.turn_id == bindparam("turn"))
     .order_by(calls.c.step, calls.c.position)
 )
@@ -118,6 +131,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
     settled = turn["reason"] is not None
     found = await rows(tx, CALLS, turn=turn_id) if turn["began"] is not None else []
     steps = _steps(found, await _said(tx, turn_id) if found and not settled else {})
+    waiting = [row for row in found if row["asked"] == ApprovalState.OPEN.value]
     stop = None if settled else await stop_of(tx, SessionId(turn["session_id"]), turn_id)
     stop = None if stop is None or stop.closed else stop
     return CardFacts(
@@ -130,7 +144,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
         elapsed_s=_elapsed(turn),
         cost_usd=float(turn["cost_usd"]),
         model=turn["model"] or "",
-        doing=_doing(turn, steps),
+        doing=_doing(turn, steps, waiting),
         stopping_by=stop.author if stop else None,
         stop_level=stop.level if stop else None,
         quiet=bool(turn["state"] == "waiting" and turn["start_after"] > turn["now"]),
@@ -144,6 +158,7 @@ async def card_facts(tx: AsyncConnection, turn_id: TurnId, *, max_steps: int) ->
         answer_fallback=turn["fallback"],
         known=turn["known"] or "",
         deleted=turn["deleted"],
+        request_ts=next((row["asked_ts"] for row in waiting if row["asked_ts"]), None),
     )
 
 
@@ -169,7 +184,7 @@ def _line(row: Row) -> CallLine:
     return CallLine(
         row["tool"],
         _asks(row["arguments"], row["tier"]),
-        STATES[CallStatus(row["status"])],
+        CallState.ASKED if row["asked"] == ApprovalState.OPEN.value else STATES[CallStatus(row["status"])],
         None if took is None else took / 1000,
         row["tier"] != Tier.READ,
     )
@@ -181,9 +196,12 @@ def _asks(arguments: str, tier: str) -> str:
     return asks(json.loads(arguments), writes=tier != Tier.READ)
 
 
-def _doing(turn: Row, steps: Sequence[StepLine]) -> str:
+def _doing(turn: Row, steps: Sequence[StepLine], asked: Sequence[Row]) -> str:
     if turn["state"] == "waiting":
         return "getting ready"
+    if turn["state"] == "suspended":
+        names = ", ".join(approval_id(row["number"]) for row in asked)
+        return f"approval of {names}" if names else "a worker, which is about to go on"
     running = [call for call in steps[-1].calls if call.state is CallState.RUNNING] if steps else []
     if running:
         return f"running {tool_words(running[0].tool) if len(running) == 1 else f'{len(running)} calls'}"

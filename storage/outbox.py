@@ -135,7 +135,10 @@ def _due_cards() -> Any:
         stopping,
         and_(
             cards.c.sent_at <= now() - PROGRESS_EVERY_S,
-            or_(sessions.c.version > cards.c.sent_version, cards.c.sent_at <= now() - HEARTBEAT_S),
+            or_(
+                sessions.c.version > cards.c.sent_version,
+                and_(turns.c.state != "suspended", cards.c.sent_at <= now() - HEARTBEAT_S),
+            ),
         ),
     )
     return (

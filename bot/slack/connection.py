@@ -122,6 +122,7 @@ async def who_we_are(client: AsyncWebClient, slack: Slack) -> Me:
         bot_id=str(data.get("bot_id", "")),
         team_id=str(data.get("team_id") or ""),
         enterprise_id=str(data.get("enterprise_id") or ""),
+        url=str(data.get("url") or ""),
     )
 
 

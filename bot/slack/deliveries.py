@@ -10,18 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from sqlalchemy import exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bot.slack.blocks import SlackMessage, card_message
+from bot.slack.blocks import card_message
 from bot.slack.items import Items
+from bot.slack.message import SlackMessage
+from bot.slack.requests import KINDS
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import NOT_YET, Meaning, Verdict
-from core.card import view
+from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
+from core.card import CardFacts, view
 from core.control import Closed
 from core.limits import Limits
 from storage.card_facts import card_facts
@@ -43,6 +45,7 @@ from storage.tables import stops, turns
 
 log = structlog.get_logger(__name__)
 
+IN_THREAD = ("answer", "notice")
 STRIKES = 3
 UNCLEAR = "unclear: "
 """How the error of a progress update begins that Slack may still carry out: the final one is then sent twice."""
@@ -51,7 +54,6 @@ REFUSED = "refused: "
 SHORTEST_CARD = 300
 UNTIL_SETTLED_S = 30.0
 """How long a card in an archived channel is left alone; its turn settles sooner, and the card goes with it."""
-BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 CLOSED: Mapping[Meaning, Closed] = {
     Meaning.ARCHIVED: Closed.ARCHIVED,
@@ -81,13 +83,20 @@ class Deliveries:
     """Prepares calls for cards and outbox rows. `closed` is told of places that take no more messages."""
 
     def __init__(
-        self, db: Database, sender: Sender, items: Items, limits: Callable[[str], Limits], closed: Tell
+        self,
+        db: Database,
+        sender: Sender,
+        items: Items,
+        limits: Callable[[str], Limits],
+        closed: Tell,
+        workspace_url: str = "",
     ) -> None:
         self._db = db
         self._sender = sender
         self._items = items
         self._limits = limits
         self._closed = closed
+        self._workspace_url = workspace_url
 
     async def prepare(self, tx: AsyncConnection, due: DueCard | Item) -> Delivery | None:
         """The call for one due row; None when there is nothing to say after all."""
@@ -97,8 +106,20 @@ class Deliveries:
         if made is None:
             return None
         call, after = made
-        in_thread = due.kind in ("answer", "notice")
-        return Delivery(key_of(due), method_of(due), call, after, self._closing(due) if in_thread else None)
+        return Delivery(key_of(due), method_of(due), call, after, self._following(due))
+
+    def _following(self, item: Item) -> Then | None:
+        """What follows the call of an outbox row: a place that is closed, and the thread's native indicator."""
+        if item.kind not in (*IN_THREAD, *KINDS):
+            return None
+
+        async def then(verdict: Verdict) -> None:
+            if item.kind != "rewrite":
+                await self._closing(item)(verdict)
+            if item.kind in KINDS and verdict.good:
+                await self._session_status(item)
+
+        return then
 
     # -- cards
 
@@ -115,7 +136,7 @@ class Deliveries:
         facts = await card_facts(tx, card.turn, max_steps=self._limits(card.channel).max_steps)
         if facts is None:
             return None
-        message = _as_taken(card_message(view(facts)), card)
+        message = _as_taken(card_message(view(replace(facts, request_link=self._link(card, facts)))), card)
         shown = _hash(message)
         if card.message_ts is None and card.settled and facts.answer_posted:
             return self._nothing_to_show(card, lambda tx: card_released(tx, card.turn, None))
@@ -125,6 +146,13 @@ class Deliveries:
                 card, lambda tx: card_sent(tx, card, message_ts=ts, shown=shown, release=card.settled)
             )
         return await self._show(tx, card, message, shown, mark)
+
+    def _link(self, card: DueCard, facts: CardFacts) -> str | None:
+        """The address of the post that asks for approval; None where Slack did not say where the workspace is."""
+        if facts.request_ts is None or not self._workspace_url:
+            return None
+        post = f"{self._workspace_url.rstrip('/')}/archives/{card.channel}/p{facts.request_ts.replace('.', '')}"
+        return f"{post}?thread_ts={card.thread_ts}&cid={card.channel}"
 
     def _nothing_to_show(self, card: DueCard, write: Work) -> Delivery:
         """No message goes out; only the native indicator must not go on working."""
@@ -170,10 +198,10 @@ class Deliveries:
 
         return then
 
-    async def _session_status(self, card: DueCard) -> None:
-        await self._items.status(card.channel, card.thread_ts, lambda: self._status(card))
+    async def _session_status(self, due: DueCard | Item) -> None:
+        await self._items.status(due.channel, due.thread_ts or "", lambda: self._status(due.session or ""))
 
-    async def _status(self, card: DueCard) -> str:
+    async def _status(self, session: str) -> str:
         """The native indicator: working while a turn of the thread runs and nobody stopped it, else not."""
         stopped = exists().where(
             stops.c.session_id == turns.c.session_id,
@@ -182,9 +210,11 @@ class Deliveries:
         async with self._db.reading() as tx:
             running = await one(
                 tx,
-                select(turns.c.id).where(turns.c.session_id == card.session, turns.c.state != "settled", ~stopped),
+                select(turns.c.state).where(turns.c.session_id == session, turns.c.state != "settled", ~stopped),
             )
-        return "processing" if running else "active"
+        if running is None:
+            return "active"
+        return "suspended" if running["state"] == "suspended" else "processing"
 
 
 async def _shown(tx: AsyncConnection, card: DueCard, verdict: Verdict, shown: str) -> None:
@@ -256,11 +286,6 @@ def _hash(message: SlackMessage) -> str:
     return hashlib.sha256(json.dumps([message.text, message.blocks]).encode()).hexdigest()
 
 
-def backoff(tries: int) -> float:
-    """Seconds to wait before another try."""
-    return BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]
-
-
 # -- which call a row needs
 
 ITEM_METHODS = {
@@ -270,6 +295,8 @@ ITEM_METHODS = {
     "ephemeral": "chat.postEphemeral",
     "reaction": "reactions.add",
     "status": "agents.sessions.setStatus",
+    "request": "chat.postMessage",
+    "rewrite": "chat.update",
 }
 
 
@@ -277,6 +304,7 @@ LOOKED_UP_BY = {
     "answer": "conversations.replies",
     "notice": "conversations.replies",
     "direct": "conversations.history",
+    "request": "conversations.replies",
 }
 
 

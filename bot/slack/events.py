@@ -17,8 +17,9 @@ import structlog
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack.blocks import RunningTurn, SlackMessage, app_home, ephemeral, expired
+from bot.slack.blocks import RunningTurn, app_home, ephemeral, expired
 from bot.slack.identity import Me
+from bot.slack.message import SlackMessage
 from bot.slack.normalise import normalise_event
 from bot.slack.normalise_interaction import Expired, normalise_action, normalise_command
 from bot.slack.people import People, Unknown

@@ -19,13 +19,14 @@ SLACKS_OWN = frozenset({"USLACK", "USLACKBOT"})
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """What we are in this workspace: `auth.test`, and the app id of the manifest."""
+    """What we are in this workspace, and its address: `auth.test`, and the app id of the manifest."""
 
     user_id: str
     bot_id: str = ""
     app_id: str = ""
     team_id: str = ""
     enterprise_id: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

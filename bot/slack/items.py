@@ -16,18 +16,12 @@ import structlog
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bot.slack.blocks import (
-    RunningTurn,
-    SlackMessage,
-    answer_messages,
-    ephemeral,
-    plain_messages,
-    running_list,
-    summary_messages,
-)
+from bot.slack.blocks import RunningTurn, answer_messages, ephemeral, plain_messages, running_list, summary_messages
 from bot.slack.escape import unescape
+from bot.slack.message import SlackMessage
+from bot.slack.requests import KINDS, Requests
 from bot.slack.send import Mark, Sender
-from bot.slack.verdict import NOT_YET, Meaning, Verdict
+from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.card import Button, view
 from core.messages import ChannelId, TurnId, UserId
 from storage.card_facts import card_facts
@@ -45,14 +39,16 @@ POSTS = ("answer", "notice", "direct")
 MOST_TRIES = 12
 STATUS_TRIES = 4
 LONGEST_STATUS_WAIT_S = 30.0
-BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Items:
     """Prepares calls for outbox rows."""
 
-    def __init__(self, sender: Sender, *, known_hosts: Collection[str], native_stop: bool) -> None:
+    def __init__(
+        self, sender: Sender, requests: Requests, *, known_hosts: Collection[str], native_stop: bool
+    ) -> None:
         self._sender = sender
+        self._requests = requests
         self._known_hosts = known_hosts
         self._off: set[str] = set() if native_stop else {"status"}
         self._status_of: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -79,6 +75,8 @@ class Items:
             return None
         if item.kind in POSTS:
             return await self._post(tx, item)
+        if item.kind in KINDS:
+            return await self._requests.prepare(tx, item)
         if item.kind == "ephemeral" and item.state == "sending":
             await item_ended(tx, item.id, "failed", error="unclear: sent at most once")
             return None
@@ -294,8 +292,3 @@ def drawn(item: Item) -> SlackMessage:
         )
     buttons = [(Button(action), str(value)) for action, value in item.body.get("buttons", ())]
     return ephemeral(str(item.body["text"]), buttons)
-
-
-def backoff(tries: int) -> float:
-    """Seconds to wait before another try."""
-    return BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]

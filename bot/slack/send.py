@@ -11,7 +11,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack.blocks import SlackMessage
+from bot.slack.message import SlackMessage
 from bot.slack.verdict import Meaning, Verdict, read, read_failure
 
 METADATA = "pilothouse_post"

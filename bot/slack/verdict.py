@@ -32,6 +32,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 DEFAULT_WAIT_S = 5.0
 LONGEST_WAIT_S = 120.0
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Meaning(StrEnum):
@@ -154,3 +155,8 @@ def _until(raw: str, headers: Mapping[str, str]) -> float:
         return (email.utils.parsedate_to_datetime(raw) - email.utils.parsedate_to_datetime(sent)).total_seconds()
     except (TypeError, ValueError):
         return math.nan
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait before another try."""
+    return BACKOFF_S[min(tries, len(BACKOFF_S) - 1)]

@@ -9,8 +9,8 @@ from typing import Any
 import regex
 
 from bot.playground.slack.limits import check_blocks
-from bot.slack.blocks import SlackMessage
 from bot.slack.escape import size
+from bot.slack.message import SlackMessage
 
 
 def strings(value: Any) -> list[str]:

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bot.slack.blocks import SlackMessage, answer_messages, plain_messages, summary_messages
+from bot.slack.blocks import answer_messages, plain_messages, summary_messages
 from bot.slack.escape import clean, known_host, quiet, size, unescape
+from bot.slack.message import SlackMessage
 from bot.slack.split import cut, cut_line
 from core.messages import TurnId, UserId
 from tests.contracts.sendable import assert_sendable, calls_nobody, strings

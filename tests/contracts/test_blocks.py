@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.slack.blocks import (
-    BUTTONS,
     GLYPHS,
     TONES,
     RunningTurn,
-    SlackMessage,
     app_home,
     card_message,
     diagnosis,
@@ -22,6 +20,7 @@ from bot.slack.blocks import (
     expired,
     running_list,
 )
+from bot.slack.message import BUTTONS, SlackMessage
 from core.card import Button, CallLine, CallState, CardFacts, Glyph, StepLine, view
 from core.messages import ChannelId, TurnId, UserId
 from tests.contracts.sendable import assert_sendable, strings
@@ -92,7 +91,7 @@ def test_an_answer_that_slack_refused_stands_on_the_card() -> None:
 def test_whatever_is_quoted_a_card_can_be_sent(text: str, summary: str, state: CallState) -> None:
     calls = tuple(CallLine(summary, text, state) for _ in range(9))
     steps = tuple(StepLine(number, calls, said=text) for number in (1, 2, 3))
-    running = facts(steps=steps, asked_text=text, doing=summary, withdrawn=(text,))
+    running = facts(steps=steps, asked_text=text, doing=summary)
     ended = facts(state="settled", reason="failed", steps=steps, known=text, answer_fallback=text)
     for one in (running, ended):
         assert_sendable(card_message(view(one)), {ANN})

@@ -256,9 +256,20 @@ def test_a_dispatched_turn_keeps_its_card_open_until_the_last_helper_is_done() -
     assert not done.open
 
 
-def test_a_request_that_was_withdrawn_is_said_not_to_have_run() -> None:
-    card = view(settled("steered", ended_by=OLA, withdrawn=("restart of checkout",)))
-    assert (Glyph.ENDED, "Withdrawn, did not run: restart of checkout") in card.lines
+def test_a_change_that_waits_for_people_says_so_and_links_to_its_request() -> None:
+    step = StepLine(1, (CallLine("undo", "to=41", CallState.ASKED, writes=True),))
+    link = "https://slack.test/p1"
+    waiting = replace(RUNNING, state="suspended", steps=(step,), doing="approval of ap-7", request_link=link)
+    card = view(waiting)
+    assert card.headline == "Waiting for approval of ap-7."
+    assert (Glyph.ASKING, "undo: to=41 (waits for approval)") in card.lines
+    assert card.link == ("Open the request", "https://slack.test/p1")
+
+
+def test_a_settled_card_shows_no_change_that_still_waits() -> None:
+    step = StepLine(1, (CallLine("undo", "to=41", CallState.ASKED, writes=True),))
+    card = view(settled("stopped_step", ended_by=OLA, steps=(step,)))
+    assert (Glyph.ENDED, "undo: to=41 (stopped)") in card.lines
 
 
 CALLS = st.builds(CallLine, st.text(max_size=20), st.text(max_size=300), st.sampled_from(CallState))

@@ -46,6 +46,10 @@ class Thread:
         message = (await self.cards(at_least=1))[card]
         await self.slack.press(self.channel, message["ts"], button, user)
 
+    async def press_on(self, message: Message, button: str, user: str) -> None:
+        """A click on a button that a message had when somebody looked at it."""
+        await self.slack.press(self.channel, message["ts"], button, user)
+
     # -- what is there
 
     def messages(self) -> list[Message]:
@@ -129,9 +133,10 @@ def shown(message: Message) -> str:
 
 
 @asynccontextmanager
-async def in_town(tmp_path: Path, **options: Any) -> AsyncIterator[Thread]:
-    """A running town, and a thread that nobody has begun yet."""
-    async with town(tmp_path / "data", **options) as made:
+async def in_town(tmp_path: Path, *, asks: bool = False, **options: Any) -> AsyncIterator[Thread]:
+    """A running town, and a thread that nobody has begun yet. With `asks` the test's own tools need approval, too."""
+    own = frozenset(tool.spec.name for tool in options.get("tools") or ())
+    async with town(tmp_path / "data", preapproved=frozenset() if asks else own, **options) as made:
         running = asyncio.ensure_future(made.app.run())
         await made.slack.connected(1)
         try:

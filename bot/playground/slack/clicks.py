@@ -64,8 +64,7 @@ class Clicks(Hands):
         return await self.desk.wire.interaction(payload)
 
     def _button(self, message: Message, action_id: str) -> tuple[Json, Json]:
-        for version in reversed(message.versions):
-            shown = version["message"]
+        for shown in (*(version["message"] for version in reversed(message.versions)), message.body):
             parts = [*shown.get("blocks", []), *shown.get("attachments", [])]
             for part in parts:
                 found = next((item for item in buttons(part) if item["action_id"] == action_id), None)

@@ -1,0 +1,93 @@
+"""The post that asks for approval, and what it becomes when nobody can decide about it any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.slack.message import (
+    SlackMessage,
+    actions,
+    bold_first,
+    context,
+    few,
+    mrkdwn,
+    own,
+    plain,
+    quoted,
+    sealed,
+)
+from bot.slack.split import SECTION_LIMIT, cut
+from core.approvals import ApprovalState
+from core.card import Button
+from core.card_lines import short, tool_words
+from core.card_words import person
+from core.redaction import redact
+from core.request import RequestFacts, exact, headline, visible
+
+SIGNS = {
+    ApprovalState.OPEN: "◐",
+    ApprovalState.APPROVED: "✓",
+    ApprovalState.DENIED: "✕",
+    ApprovalState.EXPIRED: "–",
+    ApprovalState.WITHDRAWN: "–",
+    ApprovalState.STOPPED: "■",
+}
+SAID_CHARS = 300
+REASON_CHARS = 500
+MOST_NAMED = 10
+_PERSON, _GROUP = re.compile(r"[UW][A-Z0-9]+"), re.compile(r"S[A-Z0-9]+")
+
+
+def request_message(facts: RequestFacts, approvers: Collection[str]) -> SlackMessage:
+    """The post as it stands now. `approvers` are user ids and ids of user groups; they are named while it is open."""
+    head = own(headline(facts))
+    given = f"Exactly this: {tool_words(facts.tool)}\n{exact(facts.arguments)}"
+    blocks = [mrkdwn(f"{SIGNS[facts.state]} {bold_first(head)}"), *_quote(given)]
+    if facts.preview:
+        blocks += _quote(f"What it would change:\n{visible(redact(facts.preview))}")
+    told = [head, quoted(given)]
+    if facts.open:
+        why = _why(facts)
+        blocks += [context(own(why))] if why else []
+        who = _who_may(facts, approvers)
+        blocks += [mrkdwn(who), actions([(Button.APPROVE, facts.id), (Button.DENY, facts.id)])]
+        told.insert(1, who)
+    elif facts.reason and facts.state is ApprovalState.DENIED:
+        reason = f"Reason: {short(redact(facts.reason), REASON_CHARS)}"
+        blocks += _quote(reason)
+        told.insert(1, quoted(reason))
+    return sealed("\n".join(told), blocks)
+
+
+def _quote(text: str) -> list[dict[str, Any]]:
+    return [plain(part) for part in few(cut(quoted(text), SECTION_LIMIT))]
+
+
+def _why(facts: RequestFacts) -> str:
+    """Where the proposal comes from: what the model said, and whose words it had read."""
+    said = short(visible(redact(facts.said)), SAID_CHARS)
+    seen = ", ".join(tool_words(tool) for tool in facts.looked_at)
+    parts = [f"Asked by {person(facts.asked_by)}"]
+    parts += [f"I said: {said}"] if said else []
+    parts += [f"I had read: {seen}" if seen else "I had read no tool's results"]
+    return " · ".join(parts)
+
+
+def _who_may(facts: RequestFacts, approvers: Collection[str]) -> str:
+    named = sorted(approvers)
+    shown = [_mention(one) for one in named[:MOST_NAMED] if _mention(one)]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    until = datetime.fromtimestamp(facts.expires_at, UTC)
+    moment = f"<!date^{int(facts.expires_at)}^{{time}}|{until:%H:%M} UTC>"
+    who = f"{' '.join(shown)}{more} can decide" if shown else "Whoever may approve here can decide"
+    how = f"press a button, or write `approve {facts.id}` or `deny {facts.id} why` in this thread"
+    return f"{who} until {moment}: {how}."
+
+
+def _mention(name: str) -> str:
+    if _PERSON.fullmatch(name):
+        return f"<@{name}>"
+    return f"<!subteam^{name}>" if _GROUP.fullmatch(name) else ""
