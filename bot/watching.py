@@ -33,7 +33,7 @@ class Watching:
                 step_index=step,
                 tool=result.call.tool,
                 input_summary=result.call.summary,
-                output_summary=" ".join(result.text.split())[:200],
+                output_summary=result.summary,
                 status=result.status.value,
                 duration_ms=round(result.duration_s * 1000, 1),
             )

@@ -29,7 +29,8 @@ from core.limits import Limits
 from core.messages import ChannelId
 from core.ports import Evidence, Model, ModelAnswer
 from core.proposal import admitted, decided, propose, waiting
-from core.remediation import NOT_WHOLE, EmptyCause, Looked, Rung, ask, next_rung, summary
+from core.remediation import NOT_WHOLE, EmptyCause, Rung, ask, next_rung, summary
+from core.repeats import looked_at, without_repeats
 from core.safe_point import Balance, Force, Probe, delta
 from core.settle import Detail, Outcome, Reason, reason_of
 from core.turn import Stamp
@@ -163,7 +164,7 @@ class AgentLoop:
             means.gateway.admit(number, block, broken=broken[number])
             for number, block in enumerate(calls_of(content))
         ]
-        calls = admitted(found, self._approvals)
+        calls = without_repeats(admitted(found, self._approvals), self._turn.looked)
         try:
             await means.ledger.open(self._turn, step, content, calls, self._answerer.spent)
         except Stopped:
@@ -344,6 +345,6 @@ class AgentLoop:
     def _remember(self, results: Sequence[CallResult]) -> None:
         for result in results:
             call = result.call
-            self._turn.looked.append(Looked(call.tool, call.summary, result.status.value, result.text))
+            self._turn.looked.append(looked_at(call, result.status, result.text, self._step))
             if result.status is CallStatus.OK:
                 self._turn.evidence.append(Evidence(call.call_id, call.tool, call.summary, result.links))

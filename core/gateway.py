@@ -11,26 +11,19 @@ ignores its cancellation is left behind instead of waited for.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
+from core.arguments import check_of, fault_of, summarise
 from core.cancel import SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
 from core.evidence import Kept, clean, kept_of, narrowing
 from core.frame import framed
 from core.limits import Limits
 from core.ports import ChangeTool, Tier, Tool, ToolOutput, ToolSpec
-from core.redaction import redact, redact_values
 
 
 class CallStatus(StrEnum):
@@ -50,8 +43,17 @@ class CallStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a turn has read already: `hint` is ours, `text` is what the tool said then."""
+
+    hint: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of a committed answer. `refusal` is set when it must not run, with the words for the model."""
+    """One tool call of a committed answer. `refusal` is set when it must not run, with the words for the model;
+    `known` when it need not."""
 
     position: int
     call_id: str
@@ -61,6 +63,7 @@ class Call:
     interruptible: bool
     summary: str
     refusal: str | None = None
+    known: Known | None = None
 
     @property
     def writes(self) -> bool:
@@ -71,7 +74,7 @@ class Call:
 class CallResult:
     """The end of one call: what came of it, and what the audit keeps. `duration_s` in seconds.
 
-    `kept` is the whole output, when `text` is less, or the page that it was taken from.
+    `kept` is the whole output, when `text` is less, or the page that it was taken from. `hint` is what we say to it.
     """
 
     call: Call
@@ -80,6 +83,7 @@ class CallResult:
     links: Sequence[tuple[str, str]] = ()
     duration_s: float = 0.0
     kept: Kept | None = None
+    hint: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -88,7 +92,13 @@ class CallResult:
     @property
     def said(self) -> str:
         """What the model reads."""
-        return as_read(self.call.tool, self.status, self.text)
+        text = as_read(self.call.tool, self.status, self.text)
+        return f"{self.hint}\n{text}" if self.hint else text
+
+    @property
+    def summary(self) -> str:
+        """What it came to in one short line for people and logs."""
+        return " ".join(f"{self.hint} {self.text}".split())[:200]
 
 
 class Gateway:
@@ -96,7 +106,7 @@ class Gateway:
 
     def __init__(self, tools: Iterable[Tool], limits: Limits, now: Callable[[], float]) -> None:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
-        self._checks = {name: _check_of(tool.spec) for name, tool in self._tools.items()}
+        self._checks = {name: check_of(tool.spec) for name, tool in self._tools.items()}
         self._limits = limits
         self._now = now
 
@@ -142,17 +152,7 @@ class Gateway:
             return f"There is no tool named {name[:64]!r} here, so nothing was run. The tools are: {offered}."
         if broken:
             return "The arguments were cut off or are not valid JSON, so nothing was run. Send the call again."
-        check = self._checks[name]
-        if check is None:
-            return UNUSABLE_SCHEMA
-        try:
-            error = best_match(check.iter_errors(dict(arguments)))
-        except (Unresolvable, RecursionError, re.error):
-            return UNUSABLE_SCHEMA
-        if error is None:
-            return None
-        where = "/".join(str(part) for part in error.absolute_path) or "arguments"
-        return f"Nothing was run: {where[:100]}: {redact(error.message)[:500]}"
+        return fault_of(self._checks[name], arguments)
 
     def again(self, call: Call) -> Call:
         """A call that waited for its approval, as the tools of now see it: what is gone or changed is refused."""
@@ -178,6 +178,8 @@ class Gateway:
         """Run one admitted call within its time limit. Cancelling the task cancels the tool and is passed on."""
         if call.refusal is not None:
             return CallResult(call, CallStatus.REFUSED, call.refusal)
+        if call.known is not None:
+            return CallResult(call, CallStatus.OK, call.known.text, hint=call.known.hint)
         tool = self._tools[call.tool]
         limit = min(tool.spec.timeout_s, self._limits.tool_timeout_s) if not call.writes else tool.spec.timeout_s
         began = self._now()
@@ -221,7 +223,6 @@ class Gateway:
 CUT_SHORT = asyncio.CancelledError()
 """What a tool raised that was cancelled by something of its own."""
 
-UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
 MOST_LINKS = 20
 PREVIEW_CHARS = 8_000
 
@@ -236,15 +237,6 @@ async def _door(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput | BaseEx
         return error
     usable = isinstance(output, ToolOutput) and isinstance(output.text, str)
     return output if usable else TypeError("a tool returns a ToolOutput with text")
-
-
-def _check_of(spec: ToolSpec) -> Draft202012Validator | None:
-    """The check of a tool's arguments, which fetches nothing; None when its schema is not one."""
-    try:
-        Draft202012Validator.check_schema(spec.input_schema)
-    except (SchemaError, RecursionError):
-        return None
-    return Draft202012Validator(spec.input_schema, registry=Registry())
 
 
 def _links(output: ToolOutput) -> Sequence[tuple[str, str]]:
@@ -288,14 +280,3 @@ def recovered(
         return not_run(call, "a restart came before it was started")
     text = "Interrupted by a restart while it ran. Its outcome is unknown: check first, do not repeat it blindly."
     return CallResult(call, CallStatus.UNKNOWN, text)
-
-
-def summarise(arguments: Mapping[str, Any]) -> str:
-    """The arguments in one short line for people and logs."""
-    parts = [f"{name}={_short(value)}" for name, value in redact_values(arguments).items()]
-    line = redact(" ".join(" ".join(parts).split()))
-    return line if len(line) <= 160 else f"{line[:159]}…"
-
-
-def _short(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)[:200]

@@ -79,12 +79,16 @@ def ask(rung: Rung, cause: EmptyCause) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One call as the summary needs it."""
+    """One call of the turn, as it is remembered. `digest` is that of tool and arguments; `changed` says that
+    something may be different since."""
 
     tool: str
     summary: str
     status: str
     output: str
+    step: int = 0
+    digest: str = ""
+    changed: bool = False
 
 
 MOST_LISTED = 12

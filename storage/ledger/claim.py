@@ -26,7 +26,8 @@ from core.history import BEGINNINGS, Entry, EntryKind, calls_of, has_thinking, p
 from core.ledger import Claimed, Frozen, Lease, OpenCall, Surroundings, Wanted
 from core.messages import ChannelId, Epoch, FileRef, SessionId, SlackTs, Source, TurnId, UserId
 from core.ports import Evidence
-from core.remediation import EmptyCause, Looked, Rung
+from core.remediation import EmptyCause, Rung
+from core.repeats import looked_at
 from core.turn import Stamp, TurnMove, TurnState, move_turn
 from storage.database import now
 from storage.ledger import requests
@@ -286,7 +287,7 @@ async def _recall(tx: AsyncConnection, claimed: Claimed, found: Sequence[tuple[s
         if row["step"] == last.step and row["call_id"] in waiting:
             opened.append(_open_call(row, asked.get(row["id"])))
             continue
-        claimed.looked.append(Looked(row["tool"], row["input_summary"], row["status"], row["output"] or ""))
+        claimed.looked.append(looked_at(_call(row), CallStatus(row["status"]), row["output"] or "", row["step"]))
         if row["status"] == CallStatus.OK.value:
             claimed.evidence.append(Evidence(row["call_id"], row["tool"], row["input_summary"], _links(row)))
     claimed.open_calls = opened

@@ -109,7 +109,7 @@ def outcome_of(claimed: Claimed, step: int, result: CallResult, at: float) -> di
         "row": call_row_id(claimed, step, result.call.position),
         "status": result.status.value,
         "output": result.text,
-        "output_summary": " ".join(result.text.split())[:200],
+        "output_summary": result.summary,
         "evidence_id": result.kept.id if result.kept is not None else None,
         "links": dump(list(result.links)),
         "ended_at": at,

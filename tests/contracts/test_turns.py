@@ -215,3 +215,42 @@ async def test_a_stop_between_two_words_of_a_waiting_turn_takes_only_the_older_o
         assert (await thread.settled(2))[-1] == "completed"
         said = str(thread.model.requests[-1].messages)
         assert "the gateway" in said and "the cache" not in said
+
+
+async def test_a_model_that_spins_is_answered_from_evidence_and_a_new_turn_looks_again(
+    sqlite_database: Database,
+) -> None:
+    look = ("metrics", {"q": "up"})
+    lines = [*[answer("", look) for _ in range(4)], answer("All up."), answer("", look), answer("Still up.")]
+    counted = tool("metrics")
+    async with scene(sqlite_database, lines, [counted]) as thread:
+        await thread.say(ASK)
+        await thread.settled()
+        assert counted.began == 2
+        rows = await thread.rows("calls", "step")
+        assert [row["status"] for row in rows] == ["ok"] * 4
+        told = ["You have this already, from step 2" in row["output_summary"] for row in rows]
+        assert told == [False, False, True, True]
+        await thread.say(f"<@{BOT}> and now?")
+        await thread.settled(2)
+        assert counted.began == 3
+
+
+async def test_a_worker_that_takes_over_knows_what_was_asked_twice(sqlite_database: Database) -> None:
+    look = ("metrics", {"q": "up"})
+    third = asyncio.Event()
+
+    async def crash(request: ModelRequest) -> ModelAnswer:
+        third.set()
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits that long")
+
+    counted = tool("metrics")
+    async with scene(sqlite_database, [answer("", look), answer("", look), crash], [counted]) as first:
+        await first.say(ASK)
+        await third.wait()
+    lines = [answer("", look), answer("All up.")]
+    async with scene(sqlite_database, lines, [counted], name="worker-2") as second:
+        assert await second.settled() == ["completed"]
+        assert counted.began == 2
+        assert "You have this already, from step 2" in str(second.model.requests[-1].messages)

@@ -566,7 +566,7 @@ def test_only_if_that_fails_too_the_turn_is_timed_out(last: ModelAnswer) -> None
     end, turn = run(limited())
     assert end.reason is Reason.TIMED_OUT
     assert end.known.startswith("The limit of 3 steps was reached")
-    assert turn.tools[0].began == 3 and len(turn.requests) == 4
+    assert len(turn.ledger.words("close")) == 3 and len(turn.requests) == 4
 
 
 @in_virtual_time

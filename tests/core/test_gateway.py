@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.arguments import summarise
 from core.cancel import Cancel
 from core.errors import ToolError
 from core.evidence import clean
-from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run, recovered, summarise
+from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run, recovered
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
 from tests.core.doubles import FakeTool, after, call, stubborn, tool
@@ -147,6 +148,13 @@ def test_a_refusal_does_not_repeat_the_secrets_of_the_arguments() -> None:
     assert "hunter2" not in str(found.refusal) + found.summary
     wrong = asked("query").admit(0, block("query", {"query": ["password=hunter2hunter2"]}), broken=False)
     assert "hunter2" not in str(wrong.refusal)
+
+
+def test_a_value_under_a_secrets_name_is_not_repeated_by_its_refusal() -> None:
+    schema = {"type": "object", "properties": {"db_password": {"type": "string", "maxLength": 3}}}
+    found = asked("login", schema).admit(0, block("login", {"db_password": "abcd"}), broken=False)
+    assert found.refusal is not None and "db_password: this value is not allowed here" in found.refusal
+    assert "abcd" not in found.refusal + found.summary
 
 
 def test_the_summary_of_arguments_is_one_short_line() -> None:
