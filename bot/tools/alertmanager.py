@@ -130,7 +130,11 @@ class Desk:
     async def show_silence(self, arguments: Arguments) -> str:
         matchers, minutes = given_matchers(arguments), int(arguments["minutes"])
         require_a_choice(matchers)
-        fitting, everything = await self._alerts(matchers), await self._alerts([])
+        fitting = await self._alerts(matchers)
+        try:
+            everything = await self._alerts([])
+        except ToolError:
+            everything = None
         return (
             f"New silence in Alertmanager for {minutes} min from when it is set (now: until "
             f"{moment(self.now() + minutes * 60)}), for alerts with{matchers_text(matchers)}\n"

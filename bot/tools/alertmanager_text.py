@@ -112,7 +112,7 @@ def alerts_text(found: Sequence[Alert], now: float) -> str:
         ]
         for alert in rows[:MOST_ALERTS]
     ]
-    text = f"{len(rows)} alerts{_counted(rows)}{shared_line(shared)}\n"
+    text = f"{_many(len(rows))}{_counted(rows)}{shared_line(shared)}\n"
     text += table(["alert", "state", "since", "labels", "summary"], cells)
     return text + left_out(len(cells), len(rows), "alerts", "add matchers")
 
@@ -136,16 +136,22 @@ def _counted(found: Sequence[Alert]) -> str:
     return ": " + ", ".join(f"{one_line(name, 80)} {count}" for name, count in counts[:MOST_NAMES]) + more
 
 
-def would_hide_text(fitting: Sequence[Alert], everything: Sequence[Alert]) -> str:
-    """Which of the alerts that notify now a silence hides; `fitting` are those that its matchers fit."""
+def would_hide_text(fitting: Sequence[Alert], everything: Sequence[Alert] | None) -> str:
+    """Which of the alerts that notify now a silence hides; `fitting` are those that its matchers fit.
+
+    `everything` is None where there are too many alerts to read them all.
+    """
     hidden = [alert for alert in fitting if "active" in alert.states]
-    loud = sum("active" in alert.states for alert in everything)
+    loud = [alert for alert in everything or () if "active" in alert.states]
+    among = "the alerts" if everything is None else f"the {max(len(loud), len(hidden))} alerts"
     if not hidden:
-        text = f"It would hide none of the {loud} alerts that notify now, only such that begin to fire later."
-    elif len(hidden) >= loud > 1:
-        text = f"It would hide ALL {loud} alerts that notify now:{listed(hidden)}"
+        text = f"It would hide none of {among} that notify now, only such that begin to fire later."
+    elif everything is None or len(hidden) < len(loud):
+        text = f"It would hide {len(hidden)} of {among} that notify now:{listed(hidden)}"
+    elif len(hidden) == 1:
+        text = f"It would hide the only alert that notifies now:{listed(hidden)}"
     else:
-        text = f"It would hide {len(hidden)} of the {max(loud, len(hidden))} alerts that notify now:{listed(hidden)}"
+        text = f"It would hide ALL {len(hidden)} alerts that notify now:{listed(hidden)}"
     held = len(fitting) - len(hidden)
     return text + (f"\n{held} more that fit are silenced or inhibited already." if held else "")
 
@@ -154,9 +160,13 @@ def would_show_text(silence_id: str, fitting: Sequence[Alert]) -> str:
     """Which alerts notify again when a silence ends."""
     hidden = [alert for alert in fitting if silence_id in alert.status.silencedBy]
     freed = [alert for alert in hidden if len(alert.status.silencedBy) == 1 and not alert.status.inhibitedBy]
-    text = f"{len(freed)} alerts would notify again{':' if freed else '.'}{listed(freed)}"
+    text = f"{_many(len(freed))} would notify again{':' if freed else '.'}{listed(freed)}"
     held = len(hidden) - len(freed)
     return text + (f"\n{held} more that it hides are held back by something else too." if held else "")
+
+
+def _many(count: int) -> str:
+    return "1 alert" if count == 1 else f"{count} alerts"
 
 
 def listed(alerts: Sequence[Alert]) -> str:

@@ -144,7 +144,7 @@ async def test_a_matcher_finds_and_silences_exactly_its_value_however_odd(desk: 
     await desk.fire("Odd", what=value)
     await desk.fire("Odd", what="something else")
     asked = equal("what", value)
-    assert (await desk.alerts(matchers=[asked])).startswith("1 alerts")
+    assert (await desk.alerts(matchers=[asked])).startswith("1 alert\n")
     shown = await desk.preview("alertmanager_silence", matchers=[asked], minutes=5, comment="c")
     assert "It would hide 1 of the 2 alerts that notify now:" in shown
     await desk.silence(asked)
@@ -189,7 +189,7 @@ async def test_an_inhibited_alert_says_by_which_alert(desk: Desk) -> None:
 
     await until(inhibited)
     assert "Slow" not in await desk.alerts()
-    assert (await desk.alerts(states=["inhibited"])).startswith("1 alerts")
+    assert (await desk.alerts(states=["inhibited"])).startswith("1 alert\n")
     silence_id = await desk.silence(equal("alertname", "Slow"))
     assert f"silenced by {silence_id} and inhibited by" in await desk.alerts(states=["silenced"])
 
@@ -235,7 +235,7 @@ async def test_a_silence_is_shown_before_set_then_hides_and_ends_early(desk: Des
     shown = await desk.preview("alertmanager_expire_silence", silence_id=one["id"])
     assert shown.startswith(f"End silence {one['id']} in Alertmanager now instead of at 20")
     assert '\n  alertname="ErrorRate"\n  service=~"check.*"\nComment: rolling back now\n' in shown
-    assert "\nCreated by: Pilothouse\n1 alerts would notify again:\n  ErrorRate{service=" in shown
+    assert "\nCreated by: Pilothouse\n1 alert would notify again:\n  ErrorRate{service=" in shown
     ended = await desk.tools["alertmanager_expire_silence"].run({"silence_id": one["id"].upper()})
     assert ended.text == f"Silence {one['id']} has ended: what it hid notifies again."
     assert (await desk.alerts()).startswith("2 alerts")

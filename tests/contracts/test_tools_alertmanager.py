@@ -250,11 +250,11 @@ async def test_a_silence_of_the_incident_is_shown_set_and_ended(tools: dict[str,
     assert found.links == [
         (f"Alertmanager: silence {silence_id[:8]}", f"https://alertmanager.example.com/#/silences/{silence_id}")
     ]
-    assert (await tools["alertmanager_alerts"].run({})).text.startswith("1 alerts")
+    assert (await tools["alertmanager_alerts"].run({})).text.startswith("1 alert\n")
     hidden = (await tools["alertmanager_alerts"].run({"states": ["silenced"]})).text
     assert f"CheckoutErrorRate | silenced by {silence_id} | " in hidden
     shown = await preview(tools["alertmanager_expire_silence"], {"silence_id": silence_id})
-    assert "1 alerts would notify again:\n  CheckoutErrorRate{" in shown
+    assert "1 alert would notify again:\n  CheckoutErrorRate{" in shown
     await tools["alertmanager_expire_silence"].run({"silence_id": silence_id})
     assert (await tools["alertmanager_alerts"].run({})).text.startswith("2 alerts")
     with pytest.raises(ToolError, match="ended already"):
@@ -318,6 +318,28 @@ def test_a_storm_is_cut_and_counted_by_name() -> None:
     assert len(lines) == 53 and lines[-1] == "[11 more alerts not shown: add matchers]"
     names = [firing(f"Alert{number:02}", number) for number in range(70)]
     assert alerts_text(names, FIXED).splitlines()[0].endswith(", Alert55 1, and 55 more names")
+
+
+async def test_a_silence_can_be_shown_when_there_are_too_many_alerts_to_read_them_all() -> None:
+    starts = datetime.fromtimestamp(FIXED, UTC).isoformat()
+    one = {"labels": {"alertname": "CheckoutErrorRate"}, "startsAt": starts, "status": {"state": "active"}}
+
+    async def respond(request: web.Request) -> web.Response:
+        many = 1 if "filter" in request.query else 40_000
+        return web.json_response([{**one, "annotations": {"summary": "x" * 200}}] * many)
+
+    app = web.Application()
+    app.router.add_get("/api/v2/alerts", respond)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        alerts, silence, _ = alertmanager.tools(str(server.make_url("/")), session, lambda: FIXED)
+        with pytest.raises(ToolError, match="more than 8 MB"):
+            await alerts.run({})
+        shown = await preview(silence, SILENCE)
+    assert "\nIt would hide 1 of the alerts that notify now:\n  CheckoutErrorRate since 2026-03-14T08:30:00Z" in shown
+    one_alert = firing("PodDown", 1)
+    assert would_hide_text([one_alert], [one_alert]).startswith("It would hide the only alert that notifies now:\n")
+    assert would_hide_text([], []).startswith("It would hide none of the 0 alerts that notify now")
+    assert would_hide_text([], None).startswith("It would hide none of the alerts that notify now")
 
 
 def test_an_alert_with_hostile_labels_stays_on_its_line() -> None:
