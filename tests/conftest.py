@@ -93,13 +93,3 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     db = await Database.connect(database_url)
     yield db
     await db.close()
-
-
-WITH_REAL_PARTS = ("stories", "e2e", "simulation")
-"""Whole processes, sockets and browsers: on a busy machine a test may need a second try, which is then reported."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if set(item.path.parts) & set(WITH_REAL_PARTS):
-            item.add_marker(pytest.mark.flaky(reruns=2))

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from bot.playground.model import FIRST_BYTE, MIDDLE, Reply, call, hold_until, http_error, nothing, say, stop_reason
 from core.limits import Limits
-from tests.support.rooms import FarEnds, Room, far_ends, program
+from tests.support.rooms import NEVER, FarEnds, Room, far_ends, program
 from tests.support.scene import tool
 from tests.support.thread import ONCALL, shown
 
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = Limits(quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2, drain_s=15.0, drain_stream_margin_s=14.8)
 MAIN, FALLBACK = "claude-sonnet-5-5", "claude-opus-5-5"
-NEVER = asyncio.Event()
 CUT_OFF = say("It began at 14:05 with") + stop_reason("max_tokens")
 HELD = say("Half of an answer") + hold_until(NEVER, MIDDLE)
 UP_TO: dict[int, list[Reply]] = {1: [nothing()], 2: [CUT_OFF, CUT_OFF], 3: [nothing(), nothing()]}

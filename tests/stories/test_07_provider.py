@@ -26,7 +26,7 @@ from bot.playground.model import (
     say,
 )
 from core.limits import Limits
-from tests.support.rooms import FarEnds, Room, far_ends, program
+from tests.support.rooms import NEVER, FarEnds, Room, far_ends, program
 from tests.support.scene import tool
 from tests.support.thread import shown
 
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = Limits(turn_s=6.0, reserve_s=3.0, rung_s=1.0, quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2)
 
-NEVER = asyncio.Event()
 HALF = say("It began at 14:05 and half of it is written")
 WHOLE = say("The gateway, whole.")
 BUSY = http_error(429, "rate_limit_error", "Number of requests has exceeded your limit", {"retry-after": "0"})

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from bot.playground.model import MIDDLE, call, hold_until, say
 from tests.support.bot_process import BotProcess, command, serving
-from tests.support.rooms import FarEnds, Row, far_ends
+from tests.support.rooms import NEVER, FarEnds, Row, far_ends
 from tests.support.thread import ONCALL, shown
 
 pytestmark = [pytest.mark.process]
@@ -22,7 +22,6 @@ SLOWLY = '{namespace="shop"} |= "slowly"'
 BATCH = call("prometheus_query", query="up") + call("loki_query", query=SLOWLY)
 HALF = say("Half of an answer")
 LAST = say("It is the gateway, after all.")
-NEVER = asyncio.Event()
 DRAINED = ("batch", "writing")
 """Threads whose turn goes on in the next program."""
 

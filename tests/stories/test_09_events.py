@@ -15,14 +15,13 @@ import pytest_asyncio
 from bot.playground.model import FIRST_BYTE, hold_until, say
 from bot.playground.slack.people import Person
 from core.limits import Limits
-from tests.support.rooms import FarEnds, Room, Row, far_ends, program
+from tests.support.rooms import NEVER, FarEnds, Room, Row, far_ends, program
 from tests.support.thread import ENGINEER, NEWCOMER, ONCALL, shown
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = Limits(quiet_s=0.2, quiet_max_s=0.5, poll_s=0.2, lease_s=120.0)
 TABLES = ("sessions", "messages", "stops", "turns", "settles", "cards", "outbox", "entries")
-NEVER = asyncio.Event()
 HELD = say("Half of an answer") + hold_until(NEVER, FIRST_BYTE)
 LAST = say("It is the gateway, after all.")
 

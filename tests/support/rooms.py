@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bot.app import App, build
 from bot.claude import PATH as LOADED
@@ -34,6 +34,16 @@ assert LOADED, "the SDK takes seconds to load: not while a story is told"
 
 ON_CALL = frozenset({ONCALL})
 ALERT_BOTS = frozenset({"B0MONITOR"})
+
+
+class Never(asyncio.Event):
+    """Is never set. Unlike other events it can be waited for in one loop after another."""
+
+    async def wait(self) -> Literal[True]:
+        return await asyncio.get_running_loop().create_future()
+
+
+NEVER = Never()
 
 
 class Unlimited(Pace):
