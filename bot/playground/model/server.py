@@ -111,7 +111,7 @@ class ScriptedModel:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def wait_for(self, predicate: Callable[[ScriptedModel], bool], timeout_s: float = 10.0) -> None:
+    async def wait_for(self, predicate: Callable[[ScriptedModel], bool], timeout_s: float = 30.0) -> None:
         """Return as soon as `predicate(self)` holds; it is asked after everything that happens here."""
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(lambda: predicate(self))

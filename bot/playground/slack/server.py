@@ -39,6 +39,8 @@ T = TypeVar("T")
 PAGE_DIR = Path(__file__).parent.parent / "page"
 LARGEST_BODY = 32 * 1024**2
 POLL_S = 0.02
+PATIENCE_S = 30.0
+"""How long the waiting methods wait if nothing else is said: longer than a busy machine takes."""
 
 
 class LocalSlack:
@@ -224,7 +226,7 @@ class LocalSlack:
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
-    async def until(self, condition: Callable[[], T], timeout_s: float = 10.0) -> T:
+    async def until(self, condition: Callable[[], T], timeout_s: float = PATIENCE_S) -> T:
         """Wait until `condition` gives something true, and return that. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not (found := condition()):
@@ -236,11 +238,11 @@ class LocalSlack:
                     continue
             return found
 
-    async def connected(self, sockets: int = 1, timeout_s: float = 10.0) -> None:
+    async def connected(self, sockets: int = 1, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the app has so many sockets open."""
         await self.until(lambda: sum(s.connection is not None for s in self.wire.sockets) >= sockets, timeout_s)
 
-    async def quiet(self, timeout_s: float = 10.0) -> None:
+    async def quiet(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every event is delivered or given up."""
         await self.until(lambda: not self.wire.busy, timeout_s)
 
