@@ -35,6 +35,7 @@ from storage.dialect import insert_ignore
 from storage.ledger import requests
 from storage.ledger import stops as stopping
 from storage.ledger.common import STOPS, Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
+from storage.ledger.early_stops import adopt
 from storage.ledger.scene import Scene, early_stop, find, is_alone, new_session, target, who
 from storage.ledger.signs import (
     BEFORE_START,
@@ -96,8 +97,9 @@ async def arrive(tx: AsyncConnection, ids: Ids, dialect: str, arrival: Arrival, 
         scene.target = await target(tx, session, arrival)
         scene.who = await who(tx, session, arrival)
         scene.alone = await is_alone(tx, scene.target)
-        if arrival.assent and session["state"] == SessionState.SUSPENDED.value:
-            scene.requests = [row["number"] for row in await requests.open_requests(tx, known)]
+    scene.fresh = not await adopt(tx, ids, dialect, scene, arrival) and fresh
+    if arrival.assent and session["state"] == SessionState.SUSPENDED.value:
+        scene.requests = [row["number"] for row in await requests.open_requests(tx, known)]
     decision = dispose(_case(scene, arrival), policy.overrides)
     return await _write(tx, ids, dialect, scene, arrival, decision, policy)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sqlalchemy import and_, bindparam, or_, select
+from sqlalchemy import and_, bindparam, case, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.messages import Action, Arrival, Place, SessionId, Source, Who
@@ -54,7 +54,8 @@ BY_TARGET = (
     select(cards.c.session_id).where(cards.c.channel == bindparam("there"), cards.c.message_ts == bindparam("ts")),
     select(messages.c.session_id)
     .join(sessions, sessions.c.id == messages.c.session_id)
-    .where(sessions.c.channel == bindparam("there"), STANDS_AT),
+    .where(sessions.c.channel == bindparam("there"), STANDS_AT)
+    .order_by(case((messages.c.slack_ts == bindparam("ts"), 0), else_=1)),
     select(outbox.c.session_id).where(outbox.c.channel == bindparam("there"), outbox.c.message_ts == bindparam("ts")),
 )
 MEANT = (

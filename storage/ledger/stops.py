@@ -50,6 +50,15 @@ async def stop(
         await _reach_further(tx, scene, _fact(arrival, decision))
         return None
     fact = StopFact(level, UserId(arrival.author), arrival.ts)
+    reached = await write(tx, ids, dialect, scene, fact, arrival.source.value)
+    await _keep_the_rest(tx, ids, dialect, scene, arrival)
+    if decision.effect is Effect.STOP and scene.turn is not None and not reached:
+        return Notice.ALREADY_ENDED
+    return None
+
+
+async def write(tx: AsyncConnection, ids: Ids, dialect: str, scene: Scene, fact: StopFact, source: str) -> bool:
+    """Write the row of a stop and what it makes of everything that waits; whether it reaches the turn."""
     turn = scene.turn
     reached = turn is not None and older(turn["newest_ts"], fact.ts)
     await tx.execute(
@@ -57,9 +66,9 @@ async def stop(
             id=ids("x"),
             session_id=scene.session["id"],
             turn_id=turn["id"] if turn is not None and reached else None,
-            level=level.value,
+            level=fact.level.value,
             author=fact.author,
-            source=arrival.source.value,
+            source=source,
             slack_ts=fact.ts,
             arrived_at=scene.at,
         )
@@ -67,13 +76,10 @@ async def stop(
     await _waiting(tx, dialect, scene, fact, reached=reached)
     if turn is not None and reached:
         await end_open(tx, turn["id"], ApprovalState.STOPPED, scene.at, by=fact.author)
-    await _keep_the_rest(tx, ids, dialect, scene, arrival)
     await tx.execute(
         update(sessions).where(sessions.c.id == scene.session["id"]).values(version=sessions.c.version + 1)
     )
-    if decision.effect is Effect.STOP and turn is not None and not reached:
-        return Notice.ALREADY_ENDED
-    return None
+    return reached
 
 
 def _fact(arrival: Arrival, decision: Decision) -> StopFact:

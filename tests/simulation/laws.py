@@ -43,12 +43,12 @@ ATTEMPT_STAMPS: dict[str | None, frozenset[str | None]] = {
     "crashed": frozenset({None}),
 }
 STAMP_REASONS = {
-    "steer": frozenset({"steered"}) | STOPPED,
+    "steer": {"steered", "failed"},
     "stop": STOPPED | {"failed"},
-    "dispatch": frozenset({"dispatched"}) | STOPPED,
-    "await": frozenset({"awaiting"}) | STOPPED,
+    "dispatch": {"dispatched", "failed"},
+    "await": {"awaiting", "failed"},
 }
-"""A stop that comes between a cut and its settle still wins, so a stamp may be followed by its reason or a stop's."""
+"""Stamp and reason say the same; `failed` is of a place that takes no more messages."""
 
 SPEAKER = re.compile(r"^(\[[^\]]*\](?: <@\w+>:)?|<@\w+>:)\s")
 """What stands before a message's own text in the history: who said it, and how."""

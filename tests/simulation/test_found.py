@@ -80,6 +80,41 @@ def test_a_question_that_comes_late_is_stopped_by_the_double_of_a_stop_too(play:
     assert play.ends() == ["stopped_step"]
 
 
+def test_a_stop_sign_that_comes_before_its_message_stops_it_and_the_turn_of_its_thread(play: Play) -> None:
+    """Slack does not say in which thread the message is, so the sign waits until it comes in."""
+    play.types(Kind.MENTION, Person.ENGINEER, 1.0)
+    play.claims()
+    question = play.types(Kind.REPLY, Person.ENGINEER, 1.0, late=True)
+    play.comes_in(play.thread.stop_reaction(question, Person.ONCALL, 1.0))
+    play.comes_in(question)
+    assert play.message(question)["state"] == "stopped"
+    assert play.ends() == ["stopped_step"]
+
+
+def test_what_is_asked_after_a_stop_sign_that_came_too_soon_is_done(play: Play) -> None:
+    play.types(Kind.MENTION, Person.ENGINEER, 1.0)
+    question = play.types(Kind.REPLY, Person.ENGINEER, 1.0, late=True)
+    play.comes_in(play.thread.stop_reaction(question, Person.ONCALL, 1.0))
+    newer = play.types(Kind.REPLY, Person.ENGINEER, 1.0)
+    play.claims()
+    play.comes_in(question)
+    assert play.message(question)["state"] == "stopped"
+    assert play.ends() == ["completed"]
+    assert play.message(newer)["state"] == "consumed"
+
+
+def test_a_second_stop_sign_finds_the_thread_of_a_message_that_came_after_the_first(play: Play) -> None:
+    play.types(Kind.MENTION, Person.ENGINEER, 1.0)
+    question = play.types(Kind.REPLY, Person.ENGINEER, 1.0, late=True)
+    play.comes_in(play.thread.stop_reaction(question, Person.ONCALL, 1.0))
+    play.comes_in(question)
+    assert play.ends() == ["stopped_step"]
+    play.types(Kind.REPLY, Person.ENGINEER, 1.0)
+    play.claims()
+    play.comes_in(play.thread.stop_reaction(question, Person.ONCALL, 60.0))
+    assert play.ends() == ["stopped_step", "stopped_step"]
+
+
 def test_a_second_stop_counts_again_when_something_was_asked_in_between(play: Play) -> None:
     play.types(Kind.MENTION, Person.ENGINEER, 1.0)
     play.types(Kind.STOP, Person.ENGINEER, 1.0)

@@ -78,7 +78,7 @@ def _grows(before: Snapshot, now: Snapshot) -> Iterator[str]:
 
 
 def _ended(before: Snapshot, now: Snapshot) -> Iterator[str]:
-    """Recorded results and ended attempts stay."""
+    """Recorded results and ended attempts stay; only a stop before the settle may still restamp a cut."""
     calls = {call["id"]: call for call in now["calls"]}
     for call in before["calls"]:
         if call["status"] not in ON_THE_WAY and call["ended_at"] is not None:
@@ -88,5 +88,6 @@ def _ended(before: Snapshot, now: Snapshot) -> Iterator[str]:
     attempts = {(row["turn_id"], row["number"]): row for row in now["attempts"]}
     for attempt in before["attempts"]:
         later = attempts[attempt["turn_id"], attempt["number"]]
-        if attempt["ended"] is not None and (attempt["ended"], attempt["stamp"]) != (later["ended"], later["stamp"]):
+        stamps = {attempt["stamp"], "stop"} if attempt["ended"] == "cut" else {attempt["stamp"]}
+        if attempt["ended"] is not None and (later["ended"] != attempt["ended"] or later["stamp"] not in stamps):
             yield f"{attempt['turn_id']}: attempt {attempt['number']} was {attempt['ended']}, now {later['ended']}"

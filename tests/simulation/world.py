@@ -63,6 +63,7 @@ class World:
         self._watcher = Watcher()
         self._numbers = itertools.count(1)
         self._stops: list[Arrival] = []
+        self._early: dict[str, list[Arrival]] = {}
         self._stored: set[str] = set()
 
     async def open(self) -> None:
@@ -110,12 +111,21 @@ class World:
         self._stored.add(arrival.dedupe_key)
         message = now.one("messages", id=arrived.message)
         assert message is not None and message["disposition"] == arrived.disposition
-        self._tombstones(arrival, message)
-        if arrived.row in STOP_ROWS:
-            self._stops.append(arrival)
-            for turn in now["turns"]:
-                if turn["state"] != "settled" and turn["newest_ts"] < arrival.ts:
-                    assert now.stops_in_scope(turn), f"the stop {arrival.ts} is lost: {turn['id']} goes on"
+        if arrived.row not in STOP_ROWS:
+            for sign in self._early.pop(arrival.ts, []):
+                self._heard(sign, now)
+            self._tombstones(arrival, message)
+        elif arrived.session == self.session():
+            self._heard(arrival, now)
+        else:
+            self._early.setdefault(str(arrival.target_ts), []).append(arrival)
+
+    def _heard(self, stop: Arrival, now: Snapshot) -> None:
+        """A stop counts once its thread is known: it reaches every turn that knows nothing newer."""
+        self._stops.append(stop)
+        for turn in now["turns"]:
+            if turn["state"] != "settled" and turn["newest_ts"] < stop.ts:
+                assert now.stops_in_scope(turn), f"the stop {stop.ts} is lost: {turn['id']} goes on"
 
     def _tombstones(self, arrival: Arrival, message: Row) -> None:
         """A stop that was heard before, and said later, also stops what comes in only now."""

@@ -164,6 +164,19 @@ async def test_a_stop_sign_on_the_card_or_the_question_is_a_stop(stage: Stage, w
     assert f"Stopped by <@{ONCALL}>" in await room.card()
 
 
+async def test_a_stop_sign_that_comes_before_its_reply_stops_the_reply_and_what_runs(stage: Stage) -> None:
+    room = await stage.busy("signsoon")
+    raw = Raw(room)
+    reply = raw.message("look at db-2 instead")
+    await raw.event(raw.reacted(reply, ONCALL, "octagonal_sign"))
+    await raw.event(reply)
+    await ended(room, "stopped_step")
+    assert f"Stopped by <@{ONCALL}>" in await room.card()
+    await signed(room, reply["ts"], "octagonal_sign")
+    assert [row["state"] for row in room.all("messages") if row["slack_ts"] == reply["ts"]] == ["stopped"]
+    assert "db-2" not in sent(room)
+
+
 async def test_a_stop_sign_by_a_guest_changes_nothing(stage: Stage) -> None:
     room = await stage.busy("signguest", say("Done."))
     await stage.ends.slack.react(room.channel, (await room.cards())[0]["ts"], GUEST, "octagonal_sign")

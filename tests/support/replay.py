@@ -194,6 +194,12 @@ class Raw:
         del event["message"]
         return event
 
+    def reacted(self, message: Mapping[str, Any], user: str, sign: str) -> Json:
+        """`reaction_added`, which does not say in which thread the message is."""
+        item = {"type": "message", "channel": self.room.channel, "ts": message["ts"]}
+        who = {"user": user, "item_user": message["user"]}
+        return {"type": "reaction_added", "reaction": sign, "item": item, "event_ts": self.ts()} | who
+
     def envelope(self, event: Json, *, attempt: int = 0, reason: str = "", **outer: Any) -> Json:
         """The envelope of an event; every one has an id of its own."""
         workspace = self.slack.workspace
