@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -24,9 +25,9 @@ STEER_AFTER_S = 0.2
 READ_S = 10.0
 WATCH_S = 0.0005
 
-CANCELLED_AIM_S = 0.05
-SETTLED_AIM_S = 0.3
-CUT_AIM_S = 0.005
+CANCELLED_AIM_MS = 50
+SETTLED_AIM_MS = 300
+CUT_AIM_MS = 5
 HURRY_MARGIN_S = 0.1
 
 ASK = "checkout answers 5xx since 14:05, what is going on? plan rounds=1 calls=3 tool=read"
@@ -49,17 +50,17 @@ async def measure(work: Path) -> list[Figure]:
         cuts = await _steers(ends, work / "steers", BATCH_S, STEERS)
         hurried = await _steers(ends, work / "hurries", READ_S, HURRIES)
     patience_s = LIMITS.patience_s
-    how = f"the click on Stop, median of {STOPS}"
+    how = f"from the click on Stop, median of {STOPS}"
     return [
-        Figure("cuts", "stop to cancelled calls", median(at for at, _ in stops), "s", CANCELLED_AIM_S, how),
-        Figure("cuts", "stop to settled", median(at for _, at in stops), "s", SETTLED_AIM_S, how),
+        Figure("cuts", "stop to cancelled calls", _ms(at for at, _ in stops), "ms", CANCELLED_AIM_MS, how),
+        Figure("cuts", "stop to settled", _ms(at for _, at in stops), "ms", SETTLED_AIM_MS, how),
         Figure(
             "cuts",
             "steer to cut, beyond the end of the batch",
-            median(end for end, _ in cuts),
-            "s",
-            CUT_AIM_S,
-            f"median of {STEERS}",
+            _ms(end for end, _ in cuts),
+            "ms",
+            CUT_AIM_MS,
+            f"until the cut can be read, median of {STEERS}",
         ),
         Figure(
             "cuts",
@@ -70,6 +71,10 @@ async def measure(work: Path) -> list[Figure]:
             f"patience is {patience_s:g} s, median of {HURRIES}",
         ),
     ]
+
+
+def _ms(seconds: Iterable[float]) -> float:
+    return median(seconds) * 1000
 
 
 async def _stops(ends: FarEnds, data: Path) -> list[tuple[float, float]]:

@@ -29,8 +29,8 @@ from core.limits import Limits
 from core.ports import Tool, ToolOutput, ToolSpec
 
 ENGINEER = "U0ENGINEER"
-POLL_S = 0.01
-PATIENCE_S = 60.0
+POLL_S = 0.02
+PATIENCE_S = 120.0
 MODEL = "claude-sonnet-5-5"
 ARGUMENTS: Mapping[str, Any] = {
     "type": "object",
