@@ -143,6 +143,7 @@ class ToolsPart(Part):
     kubernetes_max_replicas: int = Field(default=20, ge=1, le=1000)
     web_domains: frozenset[str] = frozenset()
     web_networks: tuple[str, ...] = ()
+    browser: bool = False
     mcp: McpServers = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import Any
 
 import aiohttp
 import structlog
@@ -13,8 +15,10 @@ import structlog
 from bot.importing import imported
 from bot.settings import Settings, ToolsPart
 from bot.tools import alertmanager, kubernetes, kubernetes_api, loki, prometheus
+from core.errors import BadInput
 from core.ports import Tool
 
+NEEDED = "pip install 'pilothouse[browser]', and a chromium in PATH"
 log = structlog.get_logger(__name__)
 
 
@@ -49,6 +53,12 @@ async def open_tools(
         reader, domains = imported("bot.web_proxy"), sorted(tools.web_domains)
         proxy = reader.WebProxy(domains, now=now, clock=time.monotonic, networks=tools.web_networks)
         found += imported("bot.tools.web").tools(proxy, domains)
+        if tools.browser:
+            chromium = await _browser(proxy)
+            stack.push_async_callback(chromium.close)
+            found += imported("bot.tools.browser").tools(chromium, domains, now)
+    elif tools.browser:
+        raise BadInput("tools.browser opens only pages of tools.web_domains, and none is named there.")
     if tools.mcp:
         mcp = await asyncio.to_thread(imported, "bot.tools.mcp")
         found += await mcp.open_tools(tools.mcp, stack, tell)
@@ -67,3 +77,13 @@ def _cluster(tools: ToolsPart) -> kubernetes_api.Cluster | None:
             tools.kubernetes_url, token, str(authority) if authority else None, tools.kubernetes_verify
         )
     return None
+
+
+async def _browser(guard: Any) -> Any:
+    """The browser, which starts when a page is opened for the first time. Raises `BadInput` if there is none."""
+    if find_spec("playwright") is None:
+        raise BadInput(f"tools.browser needs the package playwright: {NEEDED}.")
+    browser = await asyncio.to_thread(imported, "bot.browser")
+    if browser.executable() is None:
+        raise BadInput(f"tools.browser needs a Chromium: {NEEDED}.")
+    return browser.Chromium(guard)

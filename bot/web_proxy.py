@@ -187,7 +187,7 @@ class WebProxy:
         here, kind = url, "url"
         for _ in range(REDIRECTS + 1):
             target = self.check(here, kind)
-            addresses = await self._addresses(target)
+            addresses = await self.addresses(target)
             status, headers, body = await self._get(here, target, addresses)
             location = headers.get("Location")
             if status in (301, 302, 303, 307, 308) and location is not None:
@@ -221,7 +221,7 @@ class WebProxy:
             raise Refused(why, f"{target.host} is not on the list of domains that may be read")
         return target
 
-    async def _addresses(self, target: Target) -> Sequence[str]:
+    async def addresses(self, target: Target) -> Sequence[str]:
         """Every answer of one look-up, checked. Raises `Refused`."""
         try:
             found = await asyncio.to_thread(resolve, target, policy=self._policy, resolver=self._getaddrinfo)

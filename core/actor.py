@@ -105,7 +105,10 @@ class Actor:
                 around = await self._read(claimed, claimed.wanted, control, limits)
             else:
                 loop = AgentLoop(means, control, claimed)
-                end = await self._end(claimed, control, loop)
+                try:
+                    end = await self._end(claimed, control, loop)
+                finally:
+                    await means.gateway.close()
                 if end in (Leave.HANDED_OVER, Leave.SUSPENDED):
                     return None
                 if isinstance(end, Outcome):

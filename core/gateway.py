@@ -18,12 +18,12 @@ from enum import StrEnum
 from typing import Any
 
 from core.arguments import check_of, fault_of, summarise
-from core.cancel import SAYS, Cancel, let_go
+from core.cancel import LETTING_GO_S, SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
 from core.evidence import Kept, clean, kept_of, narrowing
 from core.frame import framed
 from core.limits import Limits
-from core.ports import ChangeTool, Tier, Tool, ToolOutput, ToolSpec
+from core.ports import ChangeTool, PerTurnTool, Tier, Tool, ToolOutput, ToolSpec, TurnTool
 
 
 class CallStatus(StrEnum):
@@ -106,15 +106,27 @@ class Gateway:
 
     def __init__(self, tools: Iterable[Tool], limits: Limits, now: Callable[[], float]) -> None:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._per_turn = [tool for tool in self._tools.values() if isinstance(tool, PerTurnTool)]
+        self._held: list[TurnTool] = []
         self._checks = {name: check_of(tool.spec) for name, tool in self._tools.items()}
         self._limits = limits
         self._now = now
 
     def limited(self, limits: Limits) -> Gateway:
-        """The same door under the limits of one channel."""
+        """The same door for one turn, under the limits of its channel."""
         made = copy(self)
         made._limits = limits
+        made._held = [tool.for_turn(made) for tool in self._per_turn]
+        made._tools = self._tools | {tool.spec.name: tool for tool in made._held}
         return made
+
+    async def close(self) -> None:
+        """Let the tools let go of what they hold for this turn; what takes longer than a moment is not waited for."""
+        closing = [asyncio.ensure_future(tool.close()) for tool in self._held]
+        if closing:
+            await asyncio.wait(closing, timeout=LETTING_GO_S)
+        for task in closing:
+            await let_go(task)
 
     @property
     def specs(self) -> list[ToolSpec]:

@@ -172,6 +172,23 @@ class ChangeTool(Tool, Protocol):
         ...
 
 
+class TurnTool(Tool, Protocol):
+    """A tool that holds something for one turn. After `close` it may be called again, and holds something new."""
+
+    async def close(self) -> None:
+        """Let go of it, whatever runs. Never raises."""
+        ...
+
+
+@runtime_checkable
+class PerTurnTool(Tool, Protocol):
+    """A tool that has to hold something while a turn runs, such as the context of a browser."""
+
+    def for_turn(self, turn: object) -> TurnTool:
+        """The same tool for one turn. Tools may share what they hold for the same `turn`."""
+        ...
+
+
 class Clock(Protocol):
     """Time for the loop: monotonic seconds, and sleeping."""
 

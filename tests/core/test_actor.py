@@ -20,6 +20,7 @@ from core.ports import Tier
 from core.settle import Detail, Outcome, Reason
 from core.turn import CRASHES_THAT_ABANDON, Stamp
 from tests.core.doubles import SESSION, STEP, TASK, Lines, PaperLedger, after, answer, call, claimed, tool, unasked
+from tests.support.scene import keeping
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
 
 FINE = answer("It is the gateway.")
@@ -368,3 +369,32 @@ def test_a_stop_or_a_lost_lease_ends_the_reading(fact: str) -> None:
     house = run(ran())
     assert house.outcomes[0].reason is Reason.STOPPED_STEP
     assert not house.model.requests
+
+
+# -- what tools hold for a turn
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [("answered", Reason.COMPLETED), ("stopped", Reason.STOPPED_STEP), ("failed", Reason.FAILED)],
+)
+def test_what_a_tool_holds_for_a_turn_is_gone_before_the_turn_is_settled(end: str, reason: Reason) -> None:
+    browser = keeping("look")
+
+    async def ran() -> House:
+        async def stopped(*_: Any) -> Any:
+            house.ledger.box = Mail(STEP)
+            house.controls[0].note(Mail(STEP))
+            await asyncio.sleep(600)
+
+        lines = {"answered": FINE, "stopped": stopped, "failed": RuntimeError("a bug")}
+        house = House(claimed(), lines=(answer("", ("look", {})), lines[end]), tools=[browser])
+        house.ledger.wrote = browser.told
+        await house.run()
+        return house
+
+    house = run(ran())
+    said = [row[0] for row in browser.told]
+    assert len(browser.held) == 1 and said.count("closed") == 1
+    assert said.index("open") < said.index("closed") < said.index("settle")
+    assert house.outcomes[0].reason is reason

@@ -18,6 +18,7 @@ from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_r
 from core.limits import Limits
 from core.ports import Tier, Tool, ToolOutput, ToolSpec
 from tests.core.doubles import FakeTool, after, call, stubborn, tool
+from tests.support.scene import keeping
 from tests.support.virtual_time import ends_within, in_virtual_time, now, run
 
 LIMITS = Limits(tool_timeout_s=10.0, output_chars=1_000)
@@ -366,6 +367,42 @@ def test_a_call_that_did_not_run_says_so() -> None:
         CallStatus.NOT_RUN,
         "Not run: a person stopped this step. Nothing was changed by it.",
     )
+
+
+# -- tools that hold something for a turn
+
+
+async def test_each_turn_has_its_own_and_all_of_a_turn_have_the_same() -> None:
+    browser = keeping("browser")
+    door = gateway(browser, tool("look"))
+    one, other = door.limited(LIMITS), door.limited(LIMITS)
+    for turn in (one, one, other):
+        assert (await turn.run(call("browser"))).status is CallStatus.OK
+    assert browser.held == [one, other] and one.declaration() == door.declaration()
+    await other.close()
+    assert browser.told == [("closed", 1)]
+    await one.close()
+    assert browser.told == [("closed", 1), ("closed", 0)]
+
+
+async def test_what_a_turn_never_used_is_not_there_to_be_closed() -> None:
+    browser = keeping("browser")
+    turn = gateway(browser).limited(LIMITS)
+    await turn.close()
+    assert (browser.held, browser.told) == ([], [])
+
+
+def test_a_tool_that_does_not_let_go_is_not_waited_for() -> None:
+    browser = keeping("browser")
+    browser.before_closing = lambda: stubborn(600)({})
+
+    async def ran() -> None:
+        turn = gateway(browser).limited(LIMITS)
+        await turn.run(call("browser"))
+        await ends_within(turn.close(), 2.0)
+        assert browser.told == []
+
+    run(ran())
 
 
 READ, WRITE = call(), call(tier=Tier.WRITE)

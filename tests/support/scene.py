@@ -81,6 +81,45 @@ class FakeTool:
 
 
 @dataclass
+class KeepingTool(FakeTool):
+    """A tool that holds something for each turn. `held` are the turns in the order of their first call, `told` says
+    what became of each (`closed`), and `before_closing` is awaited by a close."""
+
+    held: list[object] = field(default_factory=list)
+    told: list[tuple[Any, ...]] = field(default_factory=list)
+    before_closing: Callable[[], Awaitable[object]] | None = None
+
+    def for_turn(self, turn: object) -> KeptTool:
+        return KeptTool(self, turn)
+
+
+@dataclass
+class KeptTool:
+    """`KeepingTool` in one turn."""
+
+    tool: KeepingTool
+    turn: object
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.tool.spec
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        if self.turn not in self.tool.held:
+            self.tool.held.append(self.turn)
+        return await self.tool.run(arguments)
+
+    async def health(self) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        if self.turn in self.tool.held:
+            if self.tool.before_closing is not None:
+                await self.tool.before_closing()
+            self.tool.told.append(("closed", self.tool.held.index(self.turn)))
+
+
+@dataclass
 class Scene:
     """A thread, its people and its bot."""
 
@@ -239,6 +278,12 @@ def tool(
 
     schema = {"type": "object", "additionalProperties": True}
     return FakeTool(ToolSpec(name, f"the {name}", schema, **spec), work or at_once)
+
+
+def keeping(name: str, **spec: Any) -> KeepingTool:
+    """A tool that holds something for each turn, and answers at once."""
+    made = tool(name, **spec)
+    return KeepingTool(made.spec, made.work)
 
 
 def unasked(tools: Sequence[Tool]) -> Callable[[ChannelId], ApprovalPolicy]:
