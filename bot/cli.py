@@ -32,6 +32,7 @@ COMMANDS = {
     "doctor": Entry("bot.commands.doctor", "Check tokens, model, database, tools and configuration."),
     "policy": Entry("bot.commands.policy", "What becomes of a message, and why."),
     "turns": Entry("bot.commands.turns", "What the ledger says about turns."),
+    "audit": Entry("bot.commands.audit", "Hand out every call, approval, stop and decision."),
     "stop": Entry("bot.commands.control", "Stop running turns.", "stop"),
     "pause": Entry("bot.commands.control", "Let no new turn start; running ones go on.", "pause"),
     "resume": Entry("bot.commands.control", "Let turns start again.", "resume"),
