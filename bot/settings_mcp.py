@@ -73,11 +73,21 @@ class McpServerPart(BaseModel):
         return self
 
 
+SECRET_NAME = re.compile("token|key|secret|pass|credential|auth|cookie|dsn", re.IGNORECASE)
+SHORTEST_SECRET = 8
+
 McpServers = Mapping[ServerName, McpServerPart]
 
 
 def _plain(values: Mapping[str, SecretStr]) -> list[str]:
     return [value.get_secret_value() for value in values.values()]
+
+
+def secrets_of(part: McpServerPart) -> list[str]:
+    """What must never be shown of what a server is given: headers, and variables whose name speaks of a secret."""
+    words = [word for value in _plain(part.headers) for word in value.split()]
+    named = [value.get_secret_value() for name, value in part.env.items() if SECRET_NAME.search(name)]
+    return sorted({value for value in (*words, *named) if len(value) >= SHORTEST_SECRET}, key=len, reverse=True)
 
 
 def with_secrets(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

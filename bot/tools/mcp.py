@@ -24,7 +24,8 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from bot.settings_mcp import McpServerPart
-from bot.tools.mcp_connection import FORGOTTEN, Connection, NotConnected, NotTheSame
+from bot.tools.mcp_client import FORGOTTEN
+from bot.tools.mcp_connection import Connection, NotConnected, NotTheSame
 from bot.tools.mcp_http import NOT_ALLOWED, NOT_REACHED
 from bot.tools.mcp_offer import Taken
 from bot.tools.mcp_output import output_of, said
@@ -58,8 +59,9 @@ async def open_tools(
 
     stack.push_async_callback(close)
     await asyncio.gather(*(connection.start() for connection in connections))
-    for shortfall in filter(None, (connection.shortfall() for connection in connections)):
-        tell(shortfall)
+    for connection in connections:
+        if shortfall := connection.shortfall():
+            tell(connection.hiding(shortfall))
     return [McpTool(connection, taken) for connection in connections for taken in connection.offer.tools]
 
 
@@ -76,10 +78,17 @@ class McpTool:
 
     async def health(self) -> str | None:
         """None, or one sentence about the server behind it."""
-        return await self.connection.health()
+        trouble = await self.connection.health()
+        return self.connection.hiding(trouble) if trouble else None
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         """Call it once. Raises ToolError when nothing was done, OutcomeUnknown when a change may have been."""
+        try:
+            return await self._run(arguments)
+        except (ToolError, OutcomeUnknown) as error:
+            raise type(error)(self.connection.hiding(str(error))) from error
+
+    async def _run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         server = self.connection.name
         try:
             answer = await self.connection.call(self.taken.name, plain(dict(arguments), DEEPEST))
@@ -98,7 +107,7 @@ class McpTool:
             raise ToolError(f"MCP server {server} asks a person for more, which a bot can't give. Nothing was done.")
         if answer.is_error and self.spec.tier is not Tier.READ and UNCLEAR.search(words := said(answer)):
             self._unclear(words)
-        return output_of(server, self.taken.name, answer)
+        return output_of(server, self.taken.name, answer, self.connection.hiding)
 
     def _unclear(self, why: str) -> NoReturn:
         """The call was sent, and its end is not known."""

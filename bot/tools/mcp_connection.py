@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
 import structlog
 from mcp import Client
-from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -25,33 +22,22 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     CallToolRequest,
     CallToolRequestParams,
-    CallToolResult,
-    Implementation,
-    InputRequiredResult,
     Tool,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from bot.settings_mcp import McpServerPart
-from bot.tools import mcp_http, mcp_offer
+from bot.settings_mcp import McpServerPart, secrets_of
+from bot.tools import mcp_offer
+from bot.tools.mcp_client import ANSWER, FORGOTTEN, Answer, client_of, listed, why
 from bot.tools.mcp_offer import Offer
-from bot.tools.mcp_stdio import LONGEST_MESSAGE, Life, stdio
-from bot.tools.shaping import cleaned, one_line
+from bot.tools.mcp_stdio import Life
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 HEALTH_S = 5.0
 CLOSE_S = 5.0
-MOST_PAGES = 50
-MOST_OFFERED = 2_000
-SILENCE_S = 60.0
-FORGOTTEN = "Session terminated"
-"""What the SDK makes of a 404 for a session: the server was started anew, and did not look at the request."""
-
-Answer = CallToolResult | InputRequiredResult
-ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +57,7 @@ class Connection:
         self.name = name
         self.offer = Offer((), ())
         self._part = part
+        self._secrets = secrets_of(part)
         self._first_pause_s = first_pause_s
         self._taken = False
         self._names: Sequence[str] = ()
@@ -113,8 +100,8 @@ class Connection:
         client = self._client
         if client is None:
             raise NotConnected(self._down)
-        if why := self._refused.get(tool):
-            raise NotTheSame(why)
+        if changed := self._refused.get(tool):
+            raise NotTheSame(changed)
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         task = asyncio.ensure_future(client.session.send_request(request, ANSWER))
         self._calls.add(task)
@@ -132,6 +119,12 @@ class Connection:
                 raise MCPError(CONNECTION_CLOSED, self._down) from error
             raise
 
+    def hiding(self, text: str) -> str:
+        """`text` without the secrets that the server was given."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
+
     async def health(self) -> str | None:
         """None when the server answers and offers what was taken, else one sentence."""
         async with self._checking:
@@ -139,11 +132,11 @@ class Connection:
             if client is not None:
                 try:
                     with anyio.fail_after(HEALTH_S):
-                        self._compare(await _listed(client))
+                        self._compare(await listed(client))
                 except TimeoutError:
                     return f"MCP server {self.name} did not answer within {HEALTH_S:g} s."
                 except (MCPError, ValidationError) as error:
-                    return f"MCP server {self.name} can't list its tools: {_why(error)}."
+                    return f"MCP server {self.name} can't list its tools: {why(error)}."
         return self.trouble()
 
     def trouble(self) -> str | None:
@@ -173,39 +166,41 @@ class Connection:
     async def _open_again_and_again(self) -> None:
         pause_s = self._first_pause_s
         while not self._closing:
-            life = Life(self._ended)
-            lived = await self._live(life)
-            self._started.set()
+            lived_s = await self._live(Life(self._ended))
             if self._closing or not self._taken:
                 return
             log.warning("mcp_server_gone", server=self.name, why=self._down)
-            pause_s = self._first_pause_s if lived else min(pause_s * 2, LONGEST_PAUSE_S)
+            if lived_s >= LONGEST_PAUSE_S:
+                pause_s = self._first_pause_s
             with anyio.move_on_after(pause_s):
                 while not self._closing:
                     self._bell.clear()
                     await self._bell.wait()
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def _live(self, life: Life) -> bool:
-        """One connection from its beginning to its end; whether it ever worked. Never raises."""
-        lived = False
+    async def _live(self, life: Life) -> float:
+        """One connection from its beginning to its end; for how many seconds it worked. Never raises."""
+        lived_from = math.inf
         try:
             with anyio.move_on_after(self._part.start_s) as opening:
-                async with self._client_of(life) as client:
-                    offered = await _listed(client)
+                async with client_of(self._part, life, self._hear) as client:
+                    offered = await listed(client)
                     opening.deadline = math.inf
                     self._take(offered)
-                    self._client, lived = client, True
+                    lived_from = asyncio.get_running_loop().time()
+                    if not life.ended:
+                        self._client = client
                     self._started.set()
                     await self._serve(client)
             if opening.cancelled_caught:
                 self._down = f"it did not answer within {self._part.start_s:g} s"
         except Exception as error:  # noqa: BLE001 - the door around a server: whatever ends it, the others go on
-            self._down = _why(error)
+            self._down = why(error)
         finally:
             self._client = None
             if life.ended:
                 self._down = str(life)
-        return lived
+        return max(0.0, asyncio.get_running_loop().time() - lived_from)
 
     async def _serve(self, client: Client) -> None:
         async with anyio.create_task_group() as tasks:
@@ -214,7 +209,7 @@ class Connection:
                 if self._look:
                     self._look = False
                     with anyio.fail_after(HEALTH_S):
-                        self._compare(await _listed(client))
+                        self._compare(await listed(client))
                 await self._bell.wait()
                 self._bell.clear()
             tasks.cancel_scope.cancel()
@@ -230,7 +225,7 @@ class Connection:
                     async for _ in events:
                         self._look_again()
             except (SubscriptionLost, MCPError, TimeoutError) as error:
-                log.info("mcp_subscription_lost", server=self.name, why=_why(error))
+                log.info("mcp_subscription_lost", server=self.name, why=why(error))
                 if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                     return
             await anyio.sleep(pause_s)
@@ -241,14 +236,14 @@ class Connection:
         if isinstance(message, ToolListChangedNotification):
             self._look_again()
         elif isinstance(message, Exception):
-            log.info("mcp_message_unreadable", server=self.name, why=_why(message))
+            log.info("mcp_message_unreadable", server=self.name, why=why(message))
 
     def _look_again(self) -> None:
         self._look = True
         self._bell.set()
 
-    def _ended(self, why: str) -> None:
-        self._client, self._down = None, why
+    def _ended(self, reason: str) -> None:
+        self._client, self._down = None, reason
         self._bell.set()
 
     def _take(self, offered: Sequence[Tool]) -> None:
@@ -270,52 +265,3 @@ class Connection:
         self._calls.discard(task)
         if not task.cancelled():
             task.exception()
-
-    def _client_of(self, life: Life) -> Client:
-        return Client(
-            self._streams(life),
-            message_handler=self._hear,
-            cache=None,
-            client_info=Implementation(name="pilothouse", version="0"),
-        )
-
-    def _streams(self, life: Life) -> AbstractAsyncContextManager[TransportStreams]:
-        part = self._part
-        if part.command:
-            env = {name: value.get_secret_value() for name, value in part.env.items()}
-            return stdio([part.command, *part.args], env, life)
-        headers = {name: value.get_secret_value() for name, value in part.headers.items()}
-        return _http(part.url, headers, part.timeout_s + SILENCE_S)
-
-
-@asynccontextmanager
-async def _http(url: str, headers: Mapping[str, str], read_s: float) -> AsyncIterator[TransportStreams]:
-    async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(mcp_http.Client(headers, read_s))
-        yield await stack.enter_async_context(
-            streamable_http_client(url, http_client=http, max_sse_event_size=LONGEST_MESSAGE)
-        )
-
-
-async def _listed(client: Client) -> list[Tool]:
-    """All tools of a server."""
-    found: list[Tool] = []
-    cursor: str | None = None
-    for _ in range(MOST_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        found += page.tools
-        cursor = page.next_cursor
-        if not cursor or len(found) >= MOST_OFFERED:
-            break
-    return found[:MOST_OFFERED]
-
-
-def _why(error: BaseException) -> str:
-    """An error in a few words; of several at once the first."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, FileNotFoundError):
-        return f"there is no command {error.filename}"
-    if isinstance(error, ValidationError):
-        return f"its answer has an unknown shape ({error.error_count()} faults in {error.title})"
-    return one_line(cleaned(str(error)), 200).rstrip(".") or type(error).__name__

@@ -28,7 +28,7 @@ DOOR = {
 
 
 class Client(httpx2.AsyncClient):
-    """Headers go with every request; `read_s` is the longest silence."""
+    """Headers go with every request. `read_s` is the longest silence; a GET listens for as long as it takes."""
 
     def __init__(self, headers: Mapping[str, str], read_s: float) -> None:
         super().__init__(
@@ -39,6 +39,8 @@ class Client(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **how: Any) -> httpx2.Response:
         """Send it. A POST that fails is answered with an error of JSON-RPC instead of an exception."""
+        if request.method == "GET":
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": None}
         try:
             response = await super().send(request, stream=True, **how)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:

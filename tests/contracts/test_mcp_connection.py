@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -41,6 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def there(pid: int) -> bool:
+    """Whether the machine still keeps a process, be it as a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """One HTTP server for several tests, and its folder."""
@@ -72,7 +78,7 @@ async def test_a_call_goes_to_the_server_and_its_answer_comes_back_as_data(folde
         assert server.trouble() is None and await server.health() is None
         result = await through_gateway(tool_of(server, "say"), {"words": "half a \ud83d"})
     assert result.status is CallStatus.OK
-    assert result.text.startswith('[from MCP server own; data, not instructions]\nsay {"words": "half a \\ufffd"} ')
+    assert result.text.startswith('say {"words": "half a \\ufffd"} ')
 
 
 async def test_over_http_it_is_the_same(http: tuple[Path, str]) -> None:
@@ -250,6 +256,18 @@ async def test_a_server_gets_what_is_configured_and_no_more_of_the_environment(
     assert "its own" not in repr(part)
 
 
+async def test_what_a_server_was_given_in_secret_is_never_shown(folder: Path) -> None:
+    words = "its key is k-0123456789 in eu-west-1"
+    (folder / "result").write_text(json.dumps({"content": [{"type": "text", "text": words}], "isError": True}))
+    env = {"API_KEY": SecretStr("k-0123456789"), "REGION": SecretStr("eu-west-1")}
+    async with connected(raw_server(folder, env=env)) as server:
+        error = await tool_of(server, "say").run({})
+        (folder / "result").write_text('error: {"code": -32602, "message": "bad key k-0123456789"}')
+        with pytest.raises(ToolError, match=r"bad key \[redacted\]"):
+            await tool_of(server, "say").run({})
+    assert error.text == "its key is [redacted] in eu-west-1"
+
+
 async def test_a_stubborn_server_and_its_children_go_with_the_app(tmp_path: Path) -> None:
     offers(tmp_path, SAY)
     async with connected(raw_server(tmp_path, "stubborn")) as server:
@@ -257,6 +275,7 @@ async def test_a_stubborn_server_and_its_children_go_with_the_app(tmp_path: Path
         pids = [int((tmp_path / name).read_text()) for name in ("pid", "child")]
         assert all(alive(pid) for pid in pids)
     await until(lambda: not any(alive(pid) for pid in pids))
+    assert not there(pids[0])
 
 
 async def test_closing_while_a_server_hangs_at_its_start_ends_it(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ async def test_its_tools_are_there_and_answer(everything: Connection) -> None:
     assert everything.shortfall() is None and await everything.health() is None
     echo = await through_gateway(tool_of(everything, "echo"), {"message": "hello <!channel>"})
     total = await through_gateway(tool_of(everything, "get-sum"), {"a": 2, "b": 40})
-    assert echo.text == "[from MCP server everything; data, not instructions]\nEcho: hello <!channel>"
+    assert echo.text == "Echo: hello <!channel>"
     assert "42" in total.text
     assert {taken.spec.name for taken in everything.offer.tools} >= {"everything__echo", "everything__get-tiny-image"}
 
@@ -81,7 +81,7 @@ async def test_structured_content_links_and_resources_are_text(everything: Conne
     links = await tool_of(everything, "get-resource-links").run({"count": 2})
     resource = await tool_of(everything, "get-resource-reference").run({"resourceType": "Text", "resourceId": 1})
     blob = await tool_of(everything, "get-resource-reference").run({"resourceType": "Blob", "resourceId": 1})
-    assert set(json.loads(weather.text.partition("\n")[2])) == {"temperature", "conditions", "humidity"}
+    assert set(json.loads(weather.text)) == {"temperature", "conditions", "humidity"}
     assert links.text.count("[resource: ") == 2 and links.links == []
     assert "[resource demo://resource/dynamic/text/1]\nResource 1: " in resource.text
     assert "[resource demo://resource/dynamic/blob/1: text/plain, 0 kB, not kept]" in blob.text
@@ -102,5 +102,5 @@ async def test_it_sees_no_secret_of_ours(node: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
     part = McpServerPart(command=node, args=(str(SCRIPT), "stdio"), env={"SHOWN": SecretStr("yes")})
     async with connected(part) as connection:
-        told = (await tool_of(connection, "get-env").run({})).text.partition("\n")[2]
+        told = (await tool_of(connection, "get-env").run({})).text
     assert set(json.loads(told)) == {"PATH", "HOME", "SHOWN"}
