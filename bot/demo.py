@@ -77,7 +77,7 @@ async def town(
     Raises `BadInput`.
     """
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(World())
+        world = await stack.enter_async_context(World(skip_s=SKIP_S))
         world.slow("loki", SLOW_LOGS_S / speed, match="web-3")
         model: ScriptedModel | None = None
         if not api_key:
@@ -113,6 +113,9 @@ async def town(
         opened.append(app.db)
         yield Town(slack, world, model, settings, app)
 
+
+SKIP_S = 300.0
+"""How far the world's time goes on after a change: long enough for its metrics to show it."""
 
 NOTE = "Mention @Pilothouse in #incident-checkout, reply in the thread to redirect it, press Stop on its card."
 

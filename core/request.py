@@ -25,7 +25,7 @@ from core.redaction import redact
 
 SHOWN_CHARS = 2_400
 TAIL_CHARS = 600
-LONGEST_BLANK = 4
+LONGEST_BLANK = 24
 _BLANK = re.compile(rf"[ \u00a0]{{{LONGEST_BLANK},}}")
 
 
@@ -33,7 +33,7 @@ _BLANK = re.compile(rf"[ \u00a0]{{{LONGEST_BLANK},}}")
 class RequestFacts:
     """One request with the call that it is about. Times are seconds since the epoch.
 
-    `said` is what the model said beside the call, `looked_at` the tools whose results it had read in this turn.
+    `said` is what the model said beside the call, `looked_at` the tools whose results it had read in the thread.
     """
 
     id: str

@@ -37,7 +37,7 @@ SAID = select(entries.c.body).where(
 )
 LOOKED = (
     select(calls.c.tool)
-    .where(calls.c.turn_id == bindparam("turn"), calls.c.status == CallStatus.OK.value, calls.c.tier == "read")
+    .where(calls.c.session_id == bindparam("session"), calls.c.status == CallStatus.OK.value, calls.c.tier == "read")
     .distinct()
     .order_by(calls.c.tool)
 )
@@ -59,7 +59,7 @@ async def request_post(tx: AsyncConnection, number: int) -> RequestPost | None:
     if row is None:
         return None
     said = await one(tx, SAID, turn=row["turn_id"], at_step=row["step"])
-    looked = await rows(tx, LOOKED, turn=row["turn_id"])
+    looked = await rows(tx, LOOKED, session=row["session_id"])
     facts = RequestFacts(
         id=approval_id(row["number"]),
         state=ApprovalState(row["state"]),

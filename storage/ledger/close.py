@@ -71,7 +71,7 @@ async def close(
     blocks = [result_block(result.call.call_id, result.said, is_error=result.is_error) for result in results]
     await add_entry(tx, claimed, fenced["next_seq"] - 1, "results", step, blocks)
     await end_calls(tx, claimed, step, results, fenced["now"])
-    await outcomes(tx, claimed, fenced["now"])
+    await outcomes(tx, claimed, step, fenced["now"])
     mail = await mail_of(tx, claimed.lease.session, claimed.turn)
     if any(result.status is CallStatus.UNKNOWN for result in results):
         return Closed(None, mail.stop)

@@ -191,9 +191,9 @@ def _approval(row: Row) -> Approval:
     )
 
 
-async def outcomes(tx: AsyncConnection, claimed: Claimed, at: float) -> None:
+async def outcomes(tx: AsyncConnection, claimed: Claimed, step: int, at: float) -> None:
     """What became of approved calls is shown where they were approved."""
-    waited = {one.approval.id for one in claimed.open_calls if one.approval is not None}
+    waited = any(one.approval is not None for one in claimed.open_calls)
     for row in await rows(tx, OF_TURN, turn=claimed.turn) if waited else ():
-        if approval_id(row["number"]) in waited and row["state"] == "approved" and row["message_ts"]:
+        if row["step"] == step and row["state"] == ApprovalState.APPROVED.value and row["message_ts"]:
             await show_anew(tx, row, at, "outcome")

@@ -270,6 +270,23 @@ async def test_what_was_approved_is_what_runs_or_nothing_runs(database: Database
         assert await statuses(thread) == ["not_run"]
 
 
+async def test_a_turn_goes_on_after_a_change_and_may_ask_again(database: Database) -> None:
+    undo, look = change(), tool("look")
+    lines = [answer("", ("undo", {"to": 41})), answer("", ("look", {})), answer("", ("undo", {"to": 40})), DONE]
+    async with scene(database, lines, [undo, look], approvals=asking()) as thread:
+        await thread.say(ASK)
+        for count in (1, 2):
+            number = (await thread.asked())[-1]["number"]
+            async with database.transaction() as tx:
+                await tx.execute(update(approvals).values(message_ts=f"{count}.000001"))
+            await thread.press(Action.APPROVE, f"ap-{number}")
+        assert await thread.settled() == ["completed"]
+        assert undo.began == 2
+        shown = [row["dedupe_key"] for row in await thread.rows("outbox", "id") if row["kind"] == "rewrite"]
+        assert [key.split(":")[2] for key in shown] == ["approved", "outcome"] * 2
+        assert not thread.faults
+
+
 async def test_where_nobody_may_approve_a_change_is_refused_at_once(sqlite_database: Database) -> None:
     undo = change()
     lines = [answer("", ("undo", {})), answer("People have to do it.")]

@@ -183,7 +183,7 @@ def conclusion(found: Findings, host: str, *, chinese: bool) -> str:
     lines += ["", *_red_herring(found, host)]
     lines += [
         f"**Proposed next step:** roll `gateway` back to revision {number - 1}, then watch the 5xx rate of checkout "
-        "for five minutes. I have changed nothing.",
+        "for five minutes. I have changed nothing; reply `roll it back` and I ask for approval.",
     ]
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.playground.model.acting import act, wants_it
 from bot.playground.model.findings import (
     about,
     alert_in,
@@ -40,8 +41,10 @@ def incident_script(before_s: float = BEFORE_S, chars_per_s: float = CHARS_PER_S
 def reply_to(conversation: Conversation) -> Reply:
     """The next step of the plan, or the answer."""
     directions = [direction(text) for text in conversation.now.words]
-    plan = plan_of(directions, conversation)
     host = _host(directions, conversation)
+    if wants_it(directions, conversation):
+        return act(conversation, host)
+    plan = plan_of(directions, conversation)
     for stage in plan:
         looks, again = _open_looks(looks_of(stage, host, pods_of(conversation.taken)), conversation)
         if looks:

@@ -44,15 +44,20 @@ class Call:
 
 @dataclass(slots=True)
 class World:
-    """An async context manager; `port` 0 takes a free one. `clock` gives seconds since the epoch."""
+    """An async context manager; `port` 0 takes a free one. `clock` gives seconds since the epoch.
+
+    After a change of the cluster the world's time goes on by `skip_s`: nobody waits minutes for a metric.
+    """
 
     port: int = 0
+    skip_s: float = 0.0
     clock: Callable[[], float] = time.time
     calls: list[Call] = field(default_factory=list)
     token: str = field(default=TOKEN, repr=False)
     incident: Incident = field(init=False)
     silences: Silences = field(default_factory=Silences)
     _started: float = field(init=False)
+    _skipped_s: float = field(init=False, default=0.0)
     _delays_s: dict[tuple[Api, str], float] = field(init=False, default_factory=dict)
     _failures: dict[tuple[Api, str], int] = field(init=False, default_factory=dict)
     _series: list[Series] = field(init=False)
@@ -106,7 +111,7 @@ class World:
 
     def now(self) -> float:
         """The world's time, seconds since the epoch."""
-        return self.incident.opening + (self.clock() - self._started)
+        return self.incident.opening + (self.clock() - self._started) + self._skipped_s
 
     def slow(self, api: Api, seconds: float, match: str = "") -> None:
         """Delay requests of `api` whose path and query contain `match`; 0 takes the delay away."""
@@ -167,6 +172,7 @@ class World:
         )
         if patch:
             self._look()
+            self._skipped_s += self.skip_s
         return response
 
 
