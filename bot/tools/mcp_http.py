@@ -6,6 +6,7 @@ SDK's transport an exception would end the whole connection and with it every ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ LOST = -32992
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 CONNECT_S = 10.0
+HALF = re.compile(rb"(\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""An escaped backslash or a whole pair, which are fine; or else half a pair."""
 DOOR = {
     401: "it answered 401: are the headers of its configuration right?",
     403: "it answered 403: these credentials may not use it",
@@ -53,32 +56,48 @@ class Client(httpx2.AsyncClient):
             await response.aclose()
             code = NOT_ALLOWED if status in DOOR else LOST
             return _failed(request, code, DOOR.get(status, f"something in front of it answered {status}"))
-        if isinstance(response.stream, httpx2.AsyncByteStream) and not kind.startswith("text/event-stream"):
-            response.stream = _Capped(response.stream)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Body(response.stream, events=kind.startswith("text/event-stream"))
         if not stream:
             await response.aread()
         return response
 
 
-class _Capped(httpx2.AsyncByteStream):
-    """A body up to its largest size. Raises StreamError for what is more and for what breaks off."""
+class _Body(httpx2.AsyncByteStream):
+    """A body whose text everybody can read, up to its largest size; of a stream of events each line has that size.
 
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+    Raises StreamError for what is more and for what breaks off.
+    """
+
+    def __init__(self, body: httpx2.AsyncByteStream, *, events: bool) -> None:
         self._body = body
+        self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        held: list[bytes] = []
         size = 0
         try:
             async for part in self._body:
-                size += len(part)
+                end = max(part.rfind(b"\n"), part.rfind(b"\r")) + 1
+                if end:
+                    yield whole(b"".join([*held, part[:end]]))
+                    held.clear()
+                    size = 0 if self._events else size + end
+                held.append(part[end:])
+                size += len(part) - end
                 if size > LARGEST_ANSWER:
                     raise httpx2.StreamError(f"more than {LARGEST_ANSWER // 2**20} MB")
-                yield part
         except httpx2.TransportError as error:
             raise httpx2.StreamError(f"the answer broke off ({_why(error)})") from error
+        yield whole(b"".join(held))
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+def whole(lines: bytes) -> bytes:
+    """Lines of JSON without half characters, for which the SDK would throw the whole answer away."""
+    return HALF.sub(lambda found: found[0] if found[1] else b"\\ufffd", lines) if b"\\u" in lines else lines
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:

@@ -85,6 +85,11 @@ async def huge(request: web.Request, number: Any) -> web.StreamResponse:
     return result(number, {"content": [{"type": "text", "text": "x" * (9 * 1024 * 1024)}]})
 
 
+async def deep(request: web.Request, number: Any) -> web.StreamResponse:
+    body = f'{{"jsonrpc":"2.0","id":{number},"result":' + '{"a":' * 9_000 + "1" + "}" * 9_001
+    return web.Response(text=body, content_type="application/json")
+
+
 async def packed(request: web.Request, number: Any) -> web.StreamResponse:
     body = gzip.compress(b" " * 50_000_000)
     return web.Response(body=body, headers={"Content-Type": "application/json", "Content-Encoding": "gzip"})
@@ -121,6 +126,7 @@ async def far() -> AsyncIterator[tuple[Far, str]]:
         (hung_up, CallStatus.UNKNOWN, "the connection was lost"),
         (huge, CallStatus.UNKNOWN, "more than 8 MB"),
         (packed, CallStatus.UNKNOWN, "gave no clear end"),
+        (deep, CallStatus.UNKNOWN, "gave no clear end"),
         (stream_that_ends, CallStatus.UNKNOWN, "gave no clear end"),
     ],
 )
@@ -155,6 +161,26 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_was_not_run(
         assert (await through_gateway(tool_of(connection, "say"))).status is CallStatus.OK
     assert lost.status is CallStatus.ERROR
     assert "did not run it: Session terminated" in lost.text
+
+
+HALVES = r'"half \ud83d, \uDE00, whole \ud83d\ude00, escaped \\ud83d, nothing \u0000"'
+MENDED = "half \ufffd, \ufffd, whole \U0001f600, escaped \\ud83d, nothing \ufffd"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_half_a_character_costs_nobody_the_answer(far: tuple[Far, str], kind: str) -> None:
+    async def halves(request: web.Request, number: Any) -> web.StreamResponse:
+        found = f'{{"jsonrpc":"2.0","id":{number},"result":{{"content":[{{"type":"text","text":{HALVES}}}]}}}}'
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        for byte in found.encode() if kind == "application/json" else f"data: {found}\n\n".encode():
+            await response.write(bytes([byte]))
+        return response
+
+    server, url = far
+    server.call = halves
+    async with connected(McpServerPart(url=url)) as connection:
+        assert (await tool_of(connection, "say").run({})).text == MENDED
 
 
 async def test_a_stream_may_bring_the_answer(far: tuple[Far, str]) -> None:
