@@ -49,6 +49,7 @@ from bot.slack.identity import Me
 from bot.slack.items import Items
 from bot.slack.pace import Pace
 from bot.slack.people import Groups, People
+from bot.slack.pictures import Pictures
 from bot.slack.reader import SlackReader
 from bot.slack.reading import Listening
 from bot.slack.requests import Requests
@@ -196,7 +197,7 @@ async def build(
             writer.changed()
 
         mailbox = Mailbox(db, doorbell, new_id, channels.policy, changed)
-        writer = _writer(settings, db, client, channels, mailbox, telemetry, me, name, now, pace, limits)
+        writer = _writer(settings, db, client, http, channels, mailbox, telemetry, me, name, now, pace, limits)
         ledger = SqlLedger(
             db,
             doorbell,
@@ -354,6 +355,7 @@ def _writer(
     settings: Settings,
     db: Database,
     client: AsyncWebClient,
+    http: aiohttp.ClientSession,
     channels: Channels,
     mailbox: Mailbox,
     telemetry: Telemetry,
@@ -363,9 +365,14 @@ def _writer(
     pace: Pace | None,
     limits: Limits,
 ) -> Writer:
-    sender = Sender(client, telemetry.slack_call)
-    requests = Requests(sender, channels.approvers)
-    items = Items(sender, requests, known_hosts=settings.known_hosts, native_stop=settings.slack.agent_sessions)
+    sender = Sender(client, http, telemetry.slack_call, partial(proxy_for, configured=settings.slack.proxy))
+    items = Items(
+        sender,
+        Requests(sender, channels.approvers),
+        Pictures(sender),
+        known_hosts=settings.known_hosts,
+        native_stop=settings.slack.agent_sessions,
+    )
     deliveries = Deliveries(db, sender, items, channels.limits, mailbox.closed, me.url)
     return Writer(
         db,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ import structlog
 from bot.importing import imported
 from bot.settings import Settings, ToolsPart
 from bot.tools import alertmanager, kubernetes, kubernetes_api, loki, prometheus
+from bot.tools.charts import Charts
 from core.errors import BadInput
 from core.ports import Tool
 
@@ -41,7 +43,10 @@ async def open_tools(
     found: list[Tool] = []
     tools = settings.tools
     if tools.prometheus_url:
-        found += prometheus.tools(tools.prometheus_url, http, now, tools.prometheus_link)
+        drawing = ThreadPoolExecutor(1, "drawing")
+        stack.callback(drawing.shutdown, wait=False, cancel_futures=True)
+        link = tools.prometheus_link
+        found += prometheus.tools(tools.prometheus_url, http, now, link, charts=Charts(drawing))
     if tools.alertmanager_url:
         found += alertmanager.tools(tools.alertmanager_url, http, now, tools.alertmanager_link)
     if tools.loki_url:

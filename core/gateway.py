@@ -23,7 +23,8 @@ from core.errors import OutcomeUnknown, ToolError
 from core.evidence import Kept, clean, kept_of, narrowing
 from core.frame import framed
 from core.limits import Limits
-from core.ports import ChangeTool, PerTurnTool, Tier, Tool, ToolOutput, ToolSpec, TurnTool
+from core.pictures import admitted
+from core.ports import ChangeTool, PerTurnTool, Picture, Tier, Tool, ToolOutput, ToolSpec, TurnTool
 
 
 class CallStatus(StrEnum):
@@ -75,6 +76,7 @@ class CallResult:
     """The end of one call: what came of it, and what the audit keeps. `duration_s` in seconds.
 
     `kept` is the whole output, when `text` is less, or the page that it was taken from. `hint` is what we say to it.
+    `pictures` are for people.
     """
 
     call: Call
@@ -84,6 +86,7 @@ class CallResult:
     duration_s: float = 0.0
     kept: Kept | None = None
     hint: str = ""
+    pictures: Sequence[Picture] = ()
 
     @property
     def is_error(self) -> bool:
@@ -211,7 +214,9 @@ class Gateway:
     def _end(self, call: Call, status: CallStatus, output: ToolOutput, began: float) -> CallResult:
         narrower = narrowing(self._tools[call.tool].spec.input_schema)
         text, kept = kept_of(output, self._limits.output_chars, narrower)
-        return CallResult(call, status, text, _links(output), self._now() - began, kept)
+        pictures, about = admitted(output.pictures, clean)
+        took = self._now() - began
+        return CallResult(call, status, text + about, _links(output), took, kept, pictures=pictures)
 
     def _failed(self, call: Call, error: BaseException, began: float) -> CallResult:
         if isinstance(error, ToolError):

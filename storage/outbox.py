@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.control import Closed
 from core.messages import TurnId
 from storage.database import now
-from storage.ledger.common import dump, rows
+from storage.ledger.common import dump, one, rows
 from storage.ledger.outgoing import Priority
 from storage.partial import is_open, unsent
 from storage.tables import cards, outbox, sessions, settles, stops, turns
@@ -262,6 +262,12 @@ async def item_sending(tx: AsyncConnection, item: int, body: Mapping[str, Any] |
         await tx.execute(ITEM_SENDING, {"item": item})
     else:
         await tx.execute(ITEM_SENDING_AS, {"item": item, "said": dump(dict(body))})
+
+
+async def is_ours(tx: AsyncConnection, item: Item, *, tries: int) -> bool:
+    """Whether a row is still being sent by the call that was its `tries`th; locked until the transaction ends."""
+    found = await one(tx, select(outbox.c.state, outbox.c.tries).where(_ITEM).with_for_update(), item=item.id)
+    return found is not None and (found["state"], found["tries"]) == ("sending", tries)
 
 
 PART = 100

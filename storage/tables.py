@@ -13,6 +13,7 @@
     settles     how a turn ended: exactly one row a turn
     cards       the progress message of a turn, as desired state: the newest wins
     outbox      everything else that we say in Slack, a row before it is a call
+    pictures    what tools drew for people, kept with the result of their call
     costs       tokens and money of every model request, dropped ones too
     diagnoses   what operators should look at
     automation  what became of alerts and schedules
@@ -34,6 +35,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -397,7 +399,9 @@ outbox = Table(
     Column("created_at", Float, nullable=False),
     Column("ended_at", Float),
     UniqueConstraint("dedupe_key"),
-    CheckConstraint(_one_of("kind", "answer notice ephemeral reaction direct status request rewrite"), name="kind"),
+    CheckConstraint(
+        _one_of("kind", "answer notice ephemeral reaction direct status request rewrite picture"), name="kind"
+    ),
     CheckConstraint(_one_of("state", "waiting sending sent failed dropped"), name="state"),
     Index(
         "ix_outbox_due",
@@ -407,6 +411,20 @@ outbox = Table(
         postgresql_where=text("state IN ('waiting', 'sending')"),
     ),
     Index("ix_outbox_turn_id", "turn_id"),
+)
+
+pictures = Table(
+    "pictures",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+    Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+    Column("call_row", String(60), ForeignKey("calls.id"), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("alt", Text, nullable=False),
+    Column("png", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("ix_pictures_turn_id", "turn_id"),
 )
 
 costs = Table(

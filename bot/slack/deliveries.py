@@ -21,7 +21,7 @@ from bot.slack.blocks import card_message
 from bot.slack.items import Items
 from bot.slack.message import SlackMessage
 from bot.slack.requests import KINDS
-from bot.slack.send import Mark, Sender
+from bot.slack.send import SHARE, UPLOAD, Mark, Sender
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.card import CardFacts, view
 from core.control import Closed
@@ -297,6 +297,7 @@ ITEM_METHODS = {
     "status": "agents.sessions.setStatus",
     "request": "chat.postMessage",
     "rewrite": "chat.update",
+    "picture": UPLOAD,
 }
 
 
@@ -321,4 +322,6 @@ def method_of(due: DueCard | Item) -> str:
         return "chat.postMessage" if due.message_ts is None else "chat.update"
     if due.state == "sending" and due.kind in LOOKED_UP_BY:
         return LOOKED_UP_BY[due.kind]
+    if due.kind == "picture" and "file" in due.body:
+        return "conversations.replies" if due.state == "sending" else SHARE
     return ITEM_METHODS[due.kind]

@@ -1,4 +1,4 @@
-"""Outbox rows as calls: answers in parts, notices, ephemerals, signs and direct messages.
+"""Outbox rows as calls: answers in parts, notices, ephemerals, signs, direct messages; pictures in `pictures`.
 
 An answer is never lost: what Slack refuses as blocks is sent as plain text, what it refuses for good goes on the
 card and to who asked by direct message. Ephemerals are sent at most once.
@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bot.slack.blocks import RunningTurn, answer_messages, ephemeral, plain_messages, running_list, summary_messages
 from bot.slack.escape import unescape
 from bot.slack.message import SlackMessage
+from bot.slack.pictures import Pictures
 from bot.slack.requests import KINDS, Requests
 from bot.slack.send import Mark, Sender
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
@@ -36,6 +37,7 @@ Work = Callable[[AsyncConnection], Awaitable[None]]
 Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
 
 POSTS = ("answer", "notice", "direct")
+CAN_BE_OFF = ("reaction", "status", "picture")
 MOST_TRIES = 12
 STATUS_TRIES = 4
 LONGEST_STATUS_WAIT_S = 30.0
@@ -45,10 +47,17 @@ class Items:
     """Prepares calls for outbox rows."""
 
     def __init__(
-        self, sender: Sender, requests: Requests, *, known_hosts: Collection[str], native_stop: bool
+        self,
+        sender: Sender,
+        requests: Requests,
+        pictures: Pictures,
+        *,
+        known_hosts: Collection[str],
+        native_stop: bool,
     ) -> None:
         self._sender = sender
         self._requests = requests
+        self._pictures = pictures
         self._known_hosts = known_hosts
         self._off: set[str] = set() if native_stop else {"status"}
         self._status_of: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -77,6 +86,8 @@ class Items:
             return await self._post(tx, item)
         if item.kind in KINDS:
             return await self._requests.prepare(tx, item)
+        if item.kind == "picture":
+            return await self._pictures.prepare(tx, item, self._latch)
         if item.kind == "ephemeral" and item.state == "sending":
             await item_ended(tx, item.id, "failed", error="unclear: sent at most once")
             return None
@@ -111,7 +122,7 @@ class Items:
                 await item_ended(tx, item.id, "failed", error=verdict.error)
 
     def _latch(self, kind: str, verdict: Verdict) -> None:
-        if verdict.meaning is Meaning.FEATURE and kind in ("reaction", "status") and kind not in self._off:
+        if verdict.meaning is Meaning.FEATURE and kind in CAN_BE_OFF and kind not in self._off:
             self._off.add(kind)
             log.warning(
                 "slack_feature_off",

@@ -16,7 +16,10 @@ PER_MINUTE = {
     "chat.delete": 45.0,
     "conversations.replies": 45.0,
     "agents.sessions.setStatus": 45.0,
+    "files.getUploadURLExternal": 90.0,
+    "files.completeUploadExternal": 90.0,
 }
+POSTS = frozenset({"chat.postMessage", "files.completeUploadExternal"})
 BURST = {"chat.update": 12.0, "reactions.add": 12.0, "agents.sessions.setStatus": 12.0}
 DEFAULT_PER_MINUTE = 45.0
 POSTS_A_SECOND_IN_A_CHANNEL = 0.95
@@ -60,7 +63,7 @@ class Pace:
         bucket = self._method(method, now)
         if not bucket.has(now, 1.0 if urgent else 1.0 + RESERVED_FOR_URGENT):
             return False
-        if method == "chat.postMessage":
+        if method in POSTS:
             own = self._channel(channel, now)
             if not own.has(now):
                 return False

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
+import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.message import SlackMessage
@@ -18,7 +20,12 @@ METADATA = "pilothouse_post"
 PAGE = 200
 PAGES = 20
 
+UPLOAD = "files.getUploadURLExternal"
+SHARE = "files.completeUploadExternal"
+UPLOAD_S = 60.0
+
 Counted = Callable[[str, str], None]
+Proxy = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,15 @@ class Mark:
 
 
 class Sender:
-    """One workspace's Web API. `counted(method, outcome)` hears of every call."""
+    """One workspace's Web API. `counted(method, outcome)` hears of every call; `proxy` is that of an address."""
 
-    def __init__(self, client: AsyncWebClient, counted: Counted) -> None:
+    def __init__(
+        self, client: AsyncWebClient, http: aiohttp.ClientSession, counted: Counted, proxy: Proxy = lambda _: None
+    ) -> None:
         self._client = client
+        self._http = http
         self._counted = counted
+        self._proxy = proxy
 
     async def post(self, channel: str, thread_ts: str | None, message: SlackMessage, mark: Mark) -> Verdict:
         """Post into a thread. A thread whose root is gone is THREAD_GONE: the stray post is deleted again."""
@@ -100,6 +111,17 @@ class Sender:
 
     async def find(self, channel: str, thread_ts: str, mark: Mark) -> Verdict:
         """Look for a post by its mark. OK with `data["ts"]`, or OK with no ts when it is not there."""
+        return await self._look(channel, thread_ts, mark.is_on)
+
+    async def find_file(self, channel: str, thread_ts: str, file: str) -> Verdict:
+        """The same for the post that shares a file."""
+        return await self._look(
+            channel,
+            thread_ts,
+            lambda message: any(one.get("id") == file for one in message.get("files") or ()),
+        )
+
+    async def _look(self, channel: str, thread_ts: str, is_it: Callable[[Mapping[str, Any]], bool]) -> Verdict:
         cursor: str | None = None
         for _ in range(PAGES):
             verdict = await self._call(
@@ -113,7 +135,7 @@ class Sender:
             if not verdict.good or verdict.data is None:
                 return verdict
             for message in verdict.data.get("messages") or ():
-                if mark.is_on(message):
+                if is_it(message):
                     return Verdict(Meaning.OK, data={"ts": str(message["ts"])})
             cursor = (verdict.data.get("response_metadata") or {}).get("next_cursor") or None
             if cursor is None:
@@ -133,11 +155,51 @@ class Sender:
         found = [message for message in verdict.data.get("messages") or () if mark.is_on(message)]
         return Verdict(Meaning.OK, data={"ts": str(found[0]["ts"])} if found else {})
 
+    async def upload(self, name: str, content: bytes) -> Verdict:
+        """Bring the bytes of a file to Slack: OK with `data["file"]`. Nobody sees it before it is shared.
+
+        No `alt_txt`: files that have one are now and then never shared (python-slack-sdk issues 1575 and 1818).
+        """
+        given = await self._call(UPLOAD, filename=name, length=len(content))
+        if not given.good or given.data is None:
+            return given
+        address = str(given.data.get("upload_url", ""))
+        try:
+            async with self._http.post(
+                address,
+                data=BytesIO(content),
+                proxy=self._proxy(address),
+                timeout=aiohttp.ClientTimeout(total=UPLOAD_S),
+            ) as response:
+                status = response.status
+        except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
+            return read_failure(error)
+        if status != 200:
+            return Verdict(Meaning.UNCLEAR, f"upload_http_{status}")
+        return Verdict(Meaning.OK, data={"file": str(given.data.get("file_id", ""))})
+
+    async def share(self, channel: str, thread_ts: str | None, file: str, title: str, comment: str) -> Verdict:
+        """Have an uploaded file posted: good means that Slack will do it. A thread whose root is gone is THREAD_GONE:
+        Slack would not say that the file landed elsewhere, so the root is looked for before.
+        """
+        if thread_ts is not None:
+            root = await self._call("chat.getPermalink", channel=channel, message_ts=thread_ts)
+            if root.meaning is Meaning.GONE:
+                return Verdict(Meaning.THREAD_GONE, "thread_root_deleted")
+        verdict = await self._call(
+            SHARE,
+            files=[{"id": file, "title": title}],
+            channel_id=channel,
+            thread_ts=thread_ts,
+            initial_comment=comment,
+        )
+        return Verdict(Meaning.REFUSED, verdict.error) if verdict.error == "access_denied" else verdict
+
     async def _call(self, method: str, **arguments: Any) -> Verdict:
         given = {key: value for key, value in arguments.items() if value is not None}
         call: Callable[..., Awaitable[Any]] = self._client.api_call
         try:
-            response = await call(method, json=given) if method in _JSON else await call(method, params=given)
+            response = await call(method, **{_SENT_AS.get(method, "params"): given})
         except Exception as error:  # noqa: BLE001 - read_failure raises what is none of Slack's
             verdict = read_failure(error)
         else:
@@ -151,14 +213,14 @@ def _channel_of(opened: Mapping[str, Any]) -> str:
     return str((opened.get("channel") or {}).get("id", ""))
 
 
-_JSON = frozenset(
-    {
-        "chat.postMessage",
-        "chat.update",
-        "chat.postEphemeral",
-        "chat.delete",
-        "reactions.add",
-        "conversations.open",
-        "agents.sessions.setStatus",
-    }
-)
+_SENT_AS: Mapping[str, str] = {
+    SHARE: "json",
+    "chat.postMessage": "json",
+    "chat.update": "json",
+    "chat.postEphemeral": "json",
+    "chat.delete": "json",
+    "reactions.add": "json",
+    "conversations.open": "json",
+    "agents.sessions.setStatus": "json",
+}
+"""Where the arguments of a method stand in the request, if not in its address."""

@@ -83,14 +83,15 @@ _WORDS: Mapping[Meaning, str] = {
     " cant_delete_message",
     Meaning.ARCHIVED: "is_archived is_inactive",
     Meaning.UNREACHABLE: "channel_not_found not_in_channel posting_to_channel_denied"
-    " slack_connect_canvas_sharing_blocked slack_connect_file_upload_sharing_blocked",
+    " slack_connect_canvas_sharing_blocked slack_connect_file_upload_sharing_blocked invalid_channel",
     Meaning.THREAD_GONE: "thread_not_found cannot_reply_to_message thread_root_deleted",
     Meaning.ABSENT: "cannot_dm_bot user_not_found users_not_found user_not_visible user_not_in_channel user_disabled"
     " user_is_bot user_is_restricted messages_tab_disabled",
     Meaning.PAYLOAD: "msg_too_long msg_blocks_too_long msg_blocks_too_many invalid_blocks invalid_blocks_format"
     " invalid_attachments block_mismatch no_text invalid_chunks too_many_attachments metadata_too_large"
     " invalid_metadata_format only_one_table_allowed markdown_text_conflict",
-    Meaning.FEATURE: "missing_scope feature_disabled unknown_method method_deprecated not_agent_app no_permission",
+    Meaning.FEATURE: "missing_scope feature_disabled unknown_method method_deprecated not_agent_app no_permission"
+    " file_uploads_disabled",
     Meaning.DEAD: "token_revoked account_inactive invalid_auth not_authed token_expired app_access_restricted"
     " access_denied ekm_access_denied two_factor_setup_required app_uninstalled team_not_found",
 }

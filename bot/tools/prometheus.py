@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import aiohttp
 from pydantic import BaseModel, TypeAdapter
 
+from bot.tools.charts import Charts
 from bot.tools.reading import HEALTH_S, FarEnd, shaped
-from bot.tools.series import RESPONSE, text_of
+from bot.tools.series import RANGES, RESPONSE, Response, text_of
 from bot.tools.shaping import (
     Arguments,
     ReadTool,
@@ -24,12 +26,13 @@ from bot.tools.shaping import (
     whole_argument,
 )
 from core.errors import ToolError
-from core.ports import Tool, ToolOutput, ToolSpec
+from core.ports import Picture, Tool, ToolOutput, ToolSpec
 
 MOST_POINTS = 11_000
 MOST_METRICS = 150
 MOST_VALUES = 8
 RECENT_S = 3_600.0
+DRAWING_S = 5.0
 NAME = "Prometheus"
 
 QUERY = ToolSpec(
@@ -95,12 +98,14 @@ def tools(
     now: Callable[[], float],
     link_base: str | None = None,
     headers: Mapping[str, str] | None = None,
+    charts: Charts | None = None,
 ) -> list[Tool]:
     """The tools for one Prometheus. `base_url` is where its `/api/v1` begins; `link_base` is its address for people;
-    `headers` go with each request (authorisation, tenant); `now` gives seconds since the epoch.
+    `headers` go with each request (authorisation, tenant); `now` gives seconds since the epoch; `charts` draws what
+    ranges show.
     """
     far_end = FarEnd(NAME, base_url.rstrip("/"), session, dict(headers or {}))
-    reader = Reader(far_end, now, link_base.rstrip("/") if link_base else None)
+    reader = Reader(far_end, now, link_base.rstrip("/") if link_base else None, charts)
     return [
         ReadTool(QUERY, reader.query, reader.check),
         ReadTool(RANGE, reader.range, reader.check),
@@ -115,6 +120,7 @@ class Reader:
     far_end: FarEnd
     now: Callable[[], float]
     link_base: str | None
+    charts: Charts | None = None
 
     async def check(self) -> object:
         """Ask for the number 1: reaches the API itself, through whatever stands in front."""
@@ -134,9 +140,22 @@ class Reader:
             raise ToolError(f"That is more than {MOST_POINTS} points: use a larger step_s or fewer minutes_back.")
         end = self.now()
         span: dict[str, str | float] = {"start": f"{end - minutes * 60:.3f}", "end": f"{end:.3f}", "step": step_s}
-        answer = await self.far_end.ask("/api/v1/query_range", {"query": query, **span})
-        text = text_of(NAME, shaped(NAME, RESPONSE, answer))
-        return ToolOutput(text, self._links(query, end, minutes))
+        answer = shaped(NAME, RESPONSE, await self.far_end.ask("/api/v1/query_range", {"query": query, **span}))
+        text = text_of(NAME, answer)
+        pictures = await self._chart(query, answer, end - minutes * 60, end, step_s)
+        return ToolOutput(text, self._links(query, end, minutes), pictures=pictures)
+
+    async def _chart(self, query: str, answer: Response, start: float, end: float, step_s: float) -> list[Picture]:
+        """What the range shows, for people. A chart that takes too long is left out: the text is there."""
+        if self.charts is None or answer.data.resultType != "matrix":
+            return []
+        found = shaped(NAME, RANGES, answer.data.result)
+        try:
+            async with asyncio.timeout(DRAWING_S):
+                picture = await self.charts.draw(query, found, start, end, step_s)
+        except TimeoutError:
+            return []
+        return [] if picture is None else [picture]
 
     async def series(self, arguments: Arguments) -> ToolOutput:
         if "match" not in arguments:

@@ -17,7 +17,7 @@ from core.history import result_block, user_block
 from core.ledger import Claimed, Closed, Spent
 from core.remediation import EmptyCause, Rung
 from core.turn import Stamp, end_for
-from storage.ledger import evidence
+from storage.ledger import evidence, pictures
 from storage.ledger.common import Price, book, end, fence, mail_of
 from storage.ledger.open import add_entry, outcome_of
 from storage.ledger.requests import outcomes
@@ -51,6 +51,7 @@ async def end_calls(
     """Write how calls ended, and what they brought."""
     await evidence.keep(tx, results)
     await tx.execute(END_CALL, [outcome_of(claimed, step, result, at) for result in results])
+    await pictures.keep(tx, claimed, step, results, at)
 
 
 async def record(tx: AsyncConnection, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:

@@ -10,6 +10,8 @@ A row's `body` is JSON. Kinds and their bodies:
     status      {"status"}                          the thread's agent session, fenced by turn
     request     {"approval"}                        the post that asks for approval, drawn when it is sent
     rewrite     {"approval"}                        that post once more, as the rows are then
+    picture     {"picture", "title", "text"}        a row of `pictures` as a file in the thread; "file" is its id at
+                                                    Slack once its bytes are there
 
 Order: stop acknowledgements, answers, final cards, new cards, progress (`Priority`).
 """
@@ -48,6 +50,22 @@ def answer_row(claimed: Claimed, markdown: str, at: float) -> dict[str, Any]:
         "channel": claimed.channel,
         "thread_ts": claimed.thread_ts,
         "body": dump({"markdown": redact(markdown), "asked_by": claimed.asked_by}),
+        "state": "waiting",
+        "created_at": at,
+    }
+
+
+def picture_row(claimed: Claimed, picture: str, title: str, alt: str, at: float) -> dict[str, Any]:
+    """A picture of the table `pictures`, to be posted in the thread of a turn."""
+    return {
+        "session_id": claimed.lease.session,
+        "turn_id": claimed.turn,
+        "kind": "picture",
+        "priority": Priority.SIGN.value,
+        "dedupe_key": f"picture:{picture}",
+        "channel": claimed.channel,
+        "thread_ts": claimed.thread_ts,
+        "body": dump({"picture": picture, "title": title, "text": alt}),
         "state": "waiting",
         "created_at": at,
     }

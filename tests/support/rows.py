@@ -38,6 +38,7 @@ def good_rows(number: int, parents: int | None = None) -> dict[str, Row]:
         "cards": _row(channel="C1", thread_ts="1.000001", state="open", opened_at=1, **own),
         "outbox": _row(id=n, kind="answer", priority=1, dedupe_key=f"o{n}", channel="C1", **own)
         | _row(body="{}", state="waiting"),
+        "pictures": _row(id=f"c{p}.{n}", call_row=f"c{p}", title="up", alt="all up", png=b"\x89PNG", **own),
         "costs": _row(id=n, turn_id=f"t{p}", step=1, model="m", input_tokens=1, output_tokens=1)
         | _row(cache_read_tokens=0, cache_write_tokens=0, estimated=False, usd=0.1),
         "diagnoses": _row(turn_id=f"t{p}", kind="k", text="t"),

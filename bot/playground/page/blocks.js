@@ -103,10 +103,23 @@ function field(one) {
 }
 
 export function files(list) {
-  return (list ?? []).map((file) =>
-    h("div.file", { key: `file:${file.id ?? file.name}` },
-      icon((file.mimetype ?? "").startsWith("image/") ? "image" : "file"),
-      h("div", {}, h("b", {}, file.title || file.name || "File"), h("small", {}, size(file)))));
+  return (list ?? []).map((file) => (file.mimetype === "image/png" && file.original_w ? shared(file) : attached(file)));
+}
+
+/* What the local Slack has measured it can also show. A picture keeps its place while it loads; a click shows it
+ * alone, in its own size. */
+function shared(file) {
+  const url = `/playground/pictures/${encodeURIComponent(file.id)}`;
+  return h("figure.shared", { key: `file:${file.id}` },
+    h("figcaption", {}, file.title || file.name),
+    h("a", { href: url, target: "_blank", rel: "noopener" },
+      h("img", { src: url, alt: file.alt_txt || file.title || file.name, width: file.original_w, height: file.original_h })));
+}
+
+function attached(file) {
+  return h("div.file", { key: `file:${file.id ?? file.name}` },
+    icon((file.mimetype ?? "").startsWith("image/") ? "image" : "file"),
+    h("div", {}, h("b", {}, file.title || file.name || "File"), h("small", {}, size(file))));
 }
 
 function size({ mimetype, size: bytes }) {

@@ -9,11 +9,12 @@ streams are not kept.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from bot.playground.slack.people import Json
-from bot.playground.slack.state import Message, State
+from bot.playground.slack.state import Message, SharedFile, State
 from core.errors import BadInput
 
 
@@ -32,8 +33,11 @@ class Keeper:
             raise BadInput(f"{self._path} can't be read ({error}): move it away, or give another --data.") from error
         for kept in _newest(lines):
             state.restore(Message(kept["channel"], kept["body"], ephemeral_user=kept["only"], gone=kept["gone"]))
+            for file in self._files(kept["body"]):
+                state.files[file.id] = file
         self._begin(state)
         state.keep = self._write
+        state.keep_file = self._write_file
 
     def close(self) -> None:
         if self._out is not None:
@@ -51,6 +55,22 @@ class Keeper:
             self._out = self._path.open("a", encoding="utf-8", buffering=1)
         except OSError as error:
             raise BadInput(f"{self._path} can't be written ({error.strerror}): give another --data.") from error
+
+    @property
+    def _beside(self) -> Path:
+        return self._path.with_suffix(".files")
+
+    def _files(self, body: Json) -> Iterator[SharedFile]:
+        """The files of a kept message whose bytes are still there."""
+        for shown in body.get("files") or ():
+            path = self._beside / Path(str(shown.get("id"))).name
+            if path.is_file():
+                name, kind = str(shown.get("name")), str(shown.get("mimetype"))
+                yield SharedFile(path.name, name, kind, path.read_bytes(), True, str(shown.get("title") or ""))
+
+    def _write_file(self, file: SharedFile) -> None:
+        self._beside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._beside / file.id).write_bytes(file.content)
 
     def _write(self, message: Message) -> None:
         if self._out is not None:

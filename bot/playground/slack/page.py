@@ -23,6 +23,7 @@ from bot.playground.slack.refusal import Impossible
 from bot.playground.slack.wire import Delivery
 
 HEARTBEAT_S = 10.0
+DRAWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 Ledger = Callable[[str, str], Awaitable[Json]]
 Action = Callable[[Admin, Json], Awaitable[Any]]
 
@@ -85,6 +86,7 @@ class Page:
             web.get("/playground/status", self.get_status),
             web.get("/playground/views", self.get_views),
             web.get("/playground/feed", self.feed),
+            web.get("/playground/pictures/{file}", self.picture),
             web.get("/archives/{channel}/{message}", self.permalink),
         ]
         if page_dir.is_dir():
@@ -200,6 +202,15 @@ class Page:
         """End every feed."""
         self._closed = True
         self.who.state.changed("", "")
+
+    async def picture(self, request: web.Request) -> web.Response:
+        """A shared picture, for the page. People have no token; only what a browser draws as a picture is sent."""
+        file = self.who.state.files.get(request.match_info["file"])
+        if file is None or not file.complete or file.mimetype not in DRAWN:
+            return web.Response(text="There is no such picture.", status=404)
+        return web.Response(
+            body=file.content, content_type=file.mimetype, headers={"X-Content-Type-Options": "nosniff"}
+        )
 
     async def permalink(self, request: web.Request) -> web.Response:
         """A permalink leads to the page."""

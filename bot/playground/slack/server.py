@@ -264,5 +264,15 @@ class LocalSlack:
         """Deliver every event so many times more; every second copy has an event_id of its own."""
         self.wire.duplicates = times
 
+    def hold_shares(self) -> None:
+        """Answer completed uploads with yes and post them only at `release_shares`, as Slack does seconds later."""
+        self.state.held_shares = []
+
+    def release_shares(self) -> None:
+        """Post what was held, and hold nothing more."""
+        held, self.state.held_shares = self.state.held_shares or [], None
+        for share in held:
+            share()
+
     def reorder_events(self, on: bool = True) -> None:
         self.wire.reorder = on

@@ -69,6 +69,7 @@ class SharedFile:
     content: bytes = b""
     complete: bool = False
     title: str = ""
+    alt: str = ""
 
 
 @dataclass(slots=True)
@@ -86,7 +87,8 @@ class View:
 class State:
     """The workspace and everything in it. `watchers` get ("channel", "thread") of whatever changed.
 
-    `keep` hears of each message whose newest version changed.
+    `keep` hears of each message whose newest version changed, `keep_file` of each file that is complete.
+    While `held_shares` is a list, uploads that were completed are posted when somebody runs what is in it.
     """
 
     def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
@@ -94,10 +96,12 @@ class State:
         self.clock = clock
         self.statuses: dict[tuple[str, str], list[str]] = {}
         self.files: dict[str, SharedFile] = {}
+        self.held_shares: list[Callable[[], None]] | None = None
         self.views: dict[str, View] = {}
         self.homes: dict[str, View] = {}
         self.watchers: set[asyncio.Queue[tuple[str, str]]] = set()
         self.keep: Callable[[Message], None] | None = None
+        self.keep_file: Callable[[SharedFile], None] | None = None
         self._messages: dict[str, dict[str, Message]] = {}
         self._replies: dict[tuple[str, str], list[Message]] = {}
         self._last_ts = (0, 0)

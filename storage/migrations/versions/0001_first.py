@@ -10,6 +10,7 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Integer,
+    LargeBinary,
     String,
     Text,
     UniqueConstraint,
@@ -294,7 +295,8 @@ def upgrade() -> None:
         Column("ended_at", Float),
         UniqueConstraint("dedupe_key"),
         CheckConstraint(
-            "kind IN ('answer', 'notice', 'ephemeral', 'reaction', 'direct', 'status', 'request', 'rewrite')",
+            "kind IN ('answer', 'notice', 'ephemeral', 'reaction', 'direct', 'status', 'request', 'rewrite', "
+            "'picture')",
             name="kind",
         ),
         CheckConstraint("state IN ('waiting', 'sending', 'sent', 'failed', 'dropped')", name="state"),
@@ -307,6 +309,18 @@ def upgrade() -> None:
         postgresql_where=text("state IN ('waiting', 'sending')"),
     )
     op.create_index("ix_outbox_turn_id", "outbox", ["turn_id"])
+    op.create_table(
+        "pictures",
+        Column("id", String(64), primary_key=True),
+        Column("session_id", String(40), ForeignKey("sessions.id"), nullable=False),
+        Column("turn_id", String(40), ForeignKey("turns.id"), nullable=False),
+        Column("call_row", String(60), ForeignKey("calls.id"), nullable=False),
+        Column("title", Text, nullable=False),
+        Column("alt", Text, nullable=False),
+        Column("png", LargeBinary, nullable=False),
+        Column("created_at", Float, nullable=False),
+    )
+    op.create_index("ix_pictures_turn_id", "pictures", ["turn_id"])
     op.create_table(
         "repairs",
         Column("id", Integer, primary_key=True, autoincrement=True),
@@ -419,6 +433,7 @@ def downgrade() -> None:
         "settles",
         "stops",
         "repairs",
+        "pictures",
         "outbox",
         "messages",
         "entries",
