@@ -58,7 +58,8 @@ from bot.slack.signature import verified
 from bot.slack.writer import Writer
 from bot.telemetry import Telemetry
 from bot.toolbox import open_tools
-from bot.watching import CountedModel, LoopClock, Watching
+from bot.version import version
+from bot.watching import CountedModel, LoopClock, Traces, Watching
 from core.agent_loop import Means
 from core.errors import BadInput
 from core.gateway import Gateway
@@ -68,7 +69,7 @@ from core.messages import ChannelId, TurnId, UserId
 from core.ports import Doorbell, Model, Tool
 from core.worker import Worker
 from storage.database import Database
-from storage.doorbell import LocalDoorbell, RedisDoorbell
+from storage.doorbell import LocalDoorbell
 from storage.ledger.scene import running_turns
 from storage.ledger.sql import SqlLedger
 from storage.mailbox import Mailbox
@@ -177,7 +178,7 @@ async def build(
     async with AsyncExitStack() as stack:
         name = name or worker_name()
         telemetry = Telemetry()
-        watching = Watching(telemetry)
+        watching = Watching(telemetry, _traces(settings, name, stack))
         db = await Database.connect(settings.database_url)
         stack.push_async_callback(db.close)
         await upgrade(db)
@@ -314,10 +315,26 @@ async def _slack_client(settings: Settings, stack: AsyncExitStack) -> AsyncWebCl
     return client
 
 
+def _traces(settings: Settings, name: str, stack: AsyncExitStack) -> Traces | None:
+    """Where spans go; nothing of OpenTelemetry is imported when that is nowhere."""
+    endpoint = settings.telemetry.otlp_endpoint
+    if not endpoint:
+        return None
+    tracing = imported("bot.tracing")
+    headers = tracing.headers_of(settings.telemetry.otlp_headers.get_secret_value())
+    traces = tracing.Traces(endpoint, headers, worker=name, version=version(), now=time.time, clock=time.monotonic)
+    stack.push_async_callback(traces.close)
+    made: Traces = traces
+    return made
+
+
 async def _doorbell(settings: Settings, stack: AsyncExitStack) -> Doorbell:
     if not settings.redis_url:
         return LocalDoorbell()
-    return await stack.enter_async_context(RedisDoorbell(settings.redis_url))
+    doorbell: Doorbell = await stack.enter_async_context(
+        imported("storage.redis_doorbell").RedisDoorbell(settings.redis_url)
+    )
+    return doorbell
 
 
 def _model(settings: Settings, stack: AsyncExitStack) -> tuple[Model, ModelNames]:

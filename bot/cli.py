@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from bot.commands.lazy import Entry, command_of
 from bot.commands.output import NobodyReads, complain
+from bot.version import version
 from core.errors import BadInput
 
 BAD_INPUT = 2
@@ -65,16 +65,9 @@ def pilothouse(
 ) -> None:
     """An AI site-reliability engineer in Slack that can be steered and stopped."""
     if show_version:
-        typer.echo(f"pilothouse {_version()}")
+        typer.echo(f"pilothouse {version()}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-def _version() -> str:
-    try:
-        return version("pilothouse")
-    except PackageNotFoundError:
-        return "(from a checkout)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -51,6 +51,8 @@ PLAIN_NAMES: Mapping[str, tuple[str, str]] = {
     "PILOTHOUSE_DATA": ("storage", "data_dir"),
     "PILOTHOUSE_DATABASE_URL": ("storage", "database_url"),
     "PILOTHOUSE_REDIS_URL": ("storage", "redis_url"),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "otlp_endpoint"),
+    "OTEL_EXPORTER_OTLP_HEADERS": ("telemetry", "otlp_headers"),
 }
 
 NOT_SECRET_YET = SecretStr("")
@@ -164,6 +166,16 @@ class ToolsPart(Part):
         return self
 
 
+class TelemetryPart(Part):
+    """Where spans go, by OTLP over HTTP: `/v1/traces` is added to the endpoint. Without one none are made.
+
+    `otlp_headers` is `name=value,name=value`, for receivers that want a key.
+    """
+
+    otlp_endpoint: Address | None = None
+    otlp_headers: SecretStr = NOT_SECRET_YET
+
+
 class StopWordsPart(Part):
     """Words that are added to the default lists."""
 
@@ -209,6 +221,7 @@ class Settings(BaseSettings):
     model: ModelPart = ModelPart()
     storage: StoragePart = StoragePart()
     tools: ToolsPart = ToolsPart()
+    telemetry: TelemetryPart = TelemetryPart()
     stop: StopWordsPart = StopWordsPart()
     limits: LimitsPart = LimitsPart()  # type: ignore[valid-type]
     channels: Mapping[str, ChannelPart] = Field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
@@ -13,23 +14,37 @@ from core.errors import ModelError
 from core.gateway import CallResult
 from core.ledger import Claimed, Settled, Stitch
 from core.ports import Model, ModelAnswer, ModelRequest, StreamProgress
+from core.trace import trace_id
 
 log = structlog.get_logger(__name__)
 
 
-class Watching:
-    """Told by the core what happened."""
+class Traces(Protocol):
+    """Where spans go; see `bot.tracing`."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def call(self, claimed: Claimed, step: int, result: CallResult) -> None: ...
+
+    def turn(self, claimed: Claimed, settled: Settled) -> None: ...
+
+
+class Watching:
+    """Told by the core what happened. Without `traces` no span is made; the ids in the log are the same."""
+
+    def __init__(self, telemetry: Telemetry, traces: Traces | None = None) -> None:
         self._telemetry = telemetry
+        self._traces = traces
 
     def closed(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
         """The calls of a step have ended."""
+        trace = trace_id(claimed.turn)
         for result in results:
-            self._telemetry.tool_call(result.call.tool, result.status.value)
+            known = result.call.tier != "unlisted"
+            self._telemetry.tool_call(result.call.tool if known else "(unlisted)", result.status.value)
+            if self._traces is not None:
+                self._traces.call(claimed, step, result)
             log.info(
                 "tool_call",
-                trace_id=claimed.turn,
+                trace_id=trace,
                 step_index=step,
                 tool=result.call.tool,
                 input_summary=result.call.summary,
@@ -41,9 +56,12 @@ class Watching:
     def settled(self, claimed: Claimed, settled: Settled) -> None:
         """A turn has ended."""
         self._telemetry.turn_settled(settled.reason.value)
+        if self._traces is not None:
+            self._traces.turn(claimed, settled)
         log.info(
             "settled",
-            trace_id=claimed.turn,
+            trace_id=trace_id(claimed.turn),
+            turn=claimed.turn,
             session=claimed.lease.session,
             reason=settled.reason.value,
             next_turn=settled.next_turn,
@@ -54,7 +72,8 @@ class Watching:
         self._telemetry.stitch(stitch.rule)
         log.warning(
             "history_repaired",
-            trace_id=claimed.turn,
+            trace_id=trace_id(claimed.turn),
+            turn=claimed.turn,
             session=claimed.lease.session,
             rule=stitch.rule,
             path=stitch.path,
@@ -63,7 +82,13 @@ class Watching:
 
     def fault(self, claimed: Claimed, error: BaseException) -> None:
         """An exception reached the door around a turn."""
-        log.error("turn_failed", trace_id=claimed.turn, session=claimed.lease.session, exc_info=error)
+        log.error(
+            "turn_failed",
+            trace_id=trace_id(claimed.turn),
+            turn=claimed.turn,
+            session=claimed.lease.session,
+            exc_info=error,
+        )
 
     def trouble(self, error: BaseException) -> None:
         """A round of the worker failed, or a lease was lost; the next round goes on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from core.cancel import SAYS, Cancel, CancelToken
 from core.control import Control
@@ -105,7 +106,8 @@ class Batch:
         except asyncio.CancelledError:
             if (reason := self._hurried.reason) is None:
                 raise
-            self._done[call.position] = cancelled(call, reason, self._now() - self._began)
+            ended = self._now()
+            self._done[call.position] = replace(cancelled(call, reason, ended - self._began), ended_s=ended)
         finally:
             self._hasty.pop(call.position, None)
 

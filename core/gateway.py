@@ -77,6 +77,7 @@ class CallResult:
 
     `kept` is the whole output, when `text` is less, or the page that it was taken from. `hint` is what we say to it.
     `pictures` are for people.
+    `ended_s` is when it ended, in monotonic seconds; None when only the past knows.
     """
 
     call: Call
@@ -87,6 +88,7 @@ class CallResult:
     kept: Kept | None = None
     hint: str = ""
     pictures: Sequence[Picture] = ()
+    ended_s: float | None = None
 
     @property
     def is_error(self) -> bool:
@@ -191,6 +193,9 @@ class Gateway:
 
     async def run(self, call: Call) -> CallResult:
         """Run one admitted call within its time limit. Cancelling the task cancels the tool and is passed on."""
+        return replace(await self._run(call), ended_s=self._now())
+
+    async def _run(self, call: Call) -> CallResult:
         if call.refusal is not None:
             return CallResult(call, CallStatus.REFUSED, call.refusal)
         if call.known is not None:

@@ -118,6 +118,7 @@ class Claimed:
     stamp: Stamp | None = None
     steers: int = 0
     at: float = 0.0
+    created_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

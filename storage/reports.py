@@ -7,6 +7,7 @@ epoch by the database's clock. Every function reads one moment.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import BadInput
 from core.messages import TurnId
 from core.redaction import redact_values
+from core.trace import trace_id
 from storage.database import Database, now
 from storage.tables import (
     attempts,
@@ -37,6 +39,7 @@ from storage.tables import (
 
 Row = dict[str, Any]
 
+TRACE_ID = re.compile(r"[0-9a-f]{32}")
 MOST_NAMED = 5
 """How many ids are named when the beginning of an id fits more than one turn."""
 
@@ -107,7 +110,11 @@ async def list_turns(
 
 
 async def find_turn(tx: AsyncConnection, given: str) -> TurnId:
-    """The turn with this id, or whose id begins so. Raises BadInput when there is none or more than one."""
+    """The turn with this id or trace id, or whose id begins so. Raises BadInput if there is none or more than one."""
+    if TRACE_ID.fullmatch(given):
+        every = (TurnId(row["id"]) for row in await _rows(tx, select(turns.c.id)))
+        if (traced := next((turn for turn in every if trace_id(turn) == given), None)) is not None:
+            return traced
     fits = turns.c.id.startswith(given, autoescape=True)
     statement = select(turns.c.id).where(fits).order_by(func.length(turns.c.id), turns.c.id).limit(MOST_NAMED + 1)
     found = [str(row["id"]) for row in await _rows(tx, statement)] if given else []

@@ -23,6 +23,7 @@ from bot.commands.output import AsJson, complain, shorten, write, write_json
 from bot.commands.place import Config, Data, Place, opened, place_of
 from bot.commands.tables import write_table
 from bot.ids import new_id
+from bot.importing import imported
 from bot.prices import cost_usd
 from core.errors import BadInput
 from core.limits import Limits
@@ -41,7 +42,7 @@ from core.messages import (
 )
 from core.ports import Doorbell
 from storage.database import Database
-from storage.doorbell import LocalDoorbell, RedisDoorbell
+from storage.doorbell import LocalDoorbell
 from storage.ledger.signs import ChannelPolicy
 from storage.ledger.sql import SqlLedger
 from storage.mailbox import Mailbox
@@ -190,7 +191,7 @@ async def _doorbell(place: Place) -> AsyncIterator[Doorbell]:
     if not place.redis_url:
         yield LocalDoorbell()
         return
-    doorbell = RedisDoorbell(place.redis_url, time.monotonic)
+    doorbell = imported("storage.redis_doorbell").RedisDoorbell(place.redis_url, time.monotonic)
     try:
         yield doorbell
     finally:

@@ -14,6 +14,7 @@ from bot.commands.tables import write_table
 from bot.commands.timeline import Event, timeline
 from bot.commands.whole_call import whole_call
 from core.card_words import ENDINGS, ended_at
+from core.trace import trace_id
 from core.turn import TurnState
 from storage.call_reports import call_story
 from storage.reports import Row, find_turn, list_turns, paused, turn_story
@@ -74,7 +75,7 @@ def _line(turn: Row) -> list[object]:
 
 @app.command()
 def show(
-    turn: Annotated[str, typer.Argument(metavar="ID", help="The turn's id, or enough of its beginning.")],
+    turn: Annotated[str, typer.Argument(metavar="ID", help="The turn's id, the beginning of it, or its trace_id.")],
     call: Annotated[
         int | None,
         typer.Option(
@@ -110,6 +111,7 @@ def _head(story: Mapping[str, Any]) -> list[str]:
         "Asked": f"@{turn['asked_by']}: {shorten(turn['asked_text'], 200)}",
         "State": f"{turn['state']}: {_state(story)}",
         "Card": _card(story),
+        "Trace": trace_id(turn["id"]),
     }
     if turn["successor_id"]:
         head["Next"] = f"{turn['successor_id']} goes on from here"

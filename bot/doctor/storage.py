@@ -10,17 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from redis.exceptions import RedisError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from bot.commands.place import Place, opened
 from bot.doctor.finding import Finding, failing, ok, warning
+from bot.importing import imported
 from core.card_words import span
 from core.errors import BadInput
 from storage.database import Database, now
-from storage.doorbell import RedisDoorbell
 from storage.migrate import REVISIONS
 
 SKEW_WARNING_S = 60.0
@@ -75,10 +74,11 @@ async def _clock(db: Database, clock: Callable[[], float]) -> Finding:
 
 async def redis(url: str) -> list[Finding]:
     """Redis, by which workers wake each other."""
+    bell = imported("storage.redis_doorbell")
     try:
-        async with RedisDoorbell(url) as doorbell:
+        async with bell.RedisDoorbell(url) as doorbell:
             await doorbell.ping()
-    except (RedisError, OSError, ValueError) as error:
+    except (bell.RedisError, OSError, ValueError) as error:
         why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         says = (
             f"Redis does not answer ({why}), so workers wake each other later: start it, or mend storage.redis_url."

@@ -143,6 +143,7 @@ async def claim(
         rung=Rung(turn["rung"]),
         rung_cause=EmptyCause(turn["rung_cause"]) if turn["rung_cause"] else None,
         crashes=crashes,
+        created_at=turn["created_at"],
         stop=stop,
         stamp=stamp,
         at=session["now"],

@@ -11,7 +11,8 @@ import pytest
 
 from core.messages import SessionId
 from core.ports import Doorbell
-from storage.doorbell import LocalDoorbell, RedisDoorbell
+from storage.doorbell import LocalDoorbell
+from storage.redis_doorbell import RedisDoorbell
 from tests.support.processes import until
 from tests.support.redis import RedisServer
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import select, text
 
+from bot.watching import Watching
 from core.agent_loop import Means
 from core.approvals import ApprovalPolicy
 from core.gateway import Gateway
@@ -303,6 +304,7 @@ async def scene(
     fallback: str | None = None,
     name: str = "worker-1",
     approvals: Callable[[ChannelId], ApprovalPolicy] | None = None,
+    watching: Watching | None = None,
 ) -> AsyncIterator[Scene]:
     """A scene whose worker runs (unless `running` is False)."""
     loop = asyncio.get_running_loop()
@@ -315,7 +317,8 @@ async def scene(
 
     policy = ChannelPolicy(quiet_s=limits.quiet_s, quiet_max_s=limits.quiet_max_s)
     mailbox = Mailbox(db, doorbell, ids, lambda _channel: policy)
-    ledger = SqlLedger(db, doorbell, limits, worker=name, ids=ids, price=lambda _model, _usage: 0.001)
+    told: dict[str, Any] = {} if watching is None else {"closed": watching.closed, "stitched": watching.stitched}
+    ledger = SqlLedger(db, doorbell, limits, worker=name, ids=ids, price=lambda _model, _usage: 0.001, **told)
     faults: list[BaseException] = []
     gateway = Gateway(tools, limits, loop.time)
     means = Means(
@@ -329,7 +332,7 @@ async def scene(
         NoReader(),
         name=name,
         slots=100,
-        settled=lambda _claimed, _settled: None,
+        settled=watching.settled if watching is not None else lambda _claimed, _settled: None,
         fault=lambda _claimed, error: faults.append(error),
         trouble=faults.append,
     )
