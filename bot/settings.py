@@ -143,6 +143,8 @@ class ToolsPart(Part):
     kubernetes_in_cluster: bool = False
     kubernetes_namespaces: frozenset[str] = frozenset()
     kubernetes_max_replicas: int = Field(default=20, ge=1, le=1000)
+    runbooks: Path | None = None
+    runbooks_link: Address | None = None
     web_domains: frozenset[str] = frozenset()
     web_networks: tuple[str, ...] = ()
     browser: bool = False
@@ -278,7 +280,8 @@ class Settings(BaseSettings):
     @property
     def known_hosts(self) -> frozenset[str]:
         """Hosts that answers may link to: the named ones, and those of the tools' links."""
-        links = (self.tools.prometheus_link, self.tools.alertmanager_link, self.tools.loki_link)
+        tools = self.tools
+        links = (tools.prometheus_link, tools.alertmanager_link, tools.loki_link, tools.runbooks_link)
         hosts = (urlsplit(link).hostname for link in links if link)
         return self.slack.known_hosts | {host for host in hosts if host}
 

@@ -67,6 +67,10 @@ async def open_tools(
     if tools.mcp:
         mcp = await asyncio.to_thread(imported, "bot.tools.mcp")
         found += await mcp.open_tools(tools.mcp, stack, tell)
+    if tools.runbooks:
+        shelved = imported("bot.tools.runbooks")
+        books = stack.enter_context(shelved.shelf(tools.runbooks.expanduser()))
+        found += shelved.tools(books, tools.runbooks_link)
     return found
 
 
