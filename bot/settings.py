@@ -336,6 +336,8 @@ class TheWorld(Protocol):
     def loki_url(self) -> str: ...
     @property
     def kubernetes_url(self) -> str: ...
+    @property
+    def runbooks(self) -> Path: ...
 
 
 def demo_settings(
@@ -369,6 +371,7 @@ def demo_settings(
             loki_url=world.loki_url,
             kubernetes_url=world.kubernetes_url,
             kubernetes_token=SecretStr(world.token),
+            runbooks=world.runbooks,
         ),
     )
 

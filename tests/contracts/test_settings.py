@@ -307,6 +307,7 @@ def test_the_demo_needs_no_file_and_no_key(tmp_path: Path) -> None:
         signing_secret = "s"
         token = "t"
         prometheus_url = alertmanager_url = loki_url = kubernetes_url = "http://127.0.0.1:1/x"
+        runbooks = tmp_path
 
     settings = demo_settings(
         data=tmp_path,

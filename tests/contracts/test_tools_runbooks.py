@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bot.playground.world import World
 from bot.settings import Settings, ToolsPart
 from bot.toolbox import open_tools
 from bot.tools import runbooks
@@ -343,6 +345,32 @@ async def test_health_says_what_is_missing(library: Library) -> None:
         await library.search("gateway")
     library.folder.write_text("no folder")
     assert await library.health() == f"The folder of runbooks {library.folder} can't be read: it is no folder."
+
+
+# --- those of the playground -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "citation"),
+    [
+        ("CheckoutHigh5xx", "checkout.md § CheckoutHigh5xx"),
+        ("why does checkout answer 504?", "gateway.md § Checkout answers 504"),
+        ("roll back the gateway", "gateway.md § Roll the gateway back"),
+        ("HostHighCpu web-3 backup", "hosts.md § HostHighCpu"),
+        ("结账服务返回504怎么办", "checkout.md § 结账失败"),
+    ],
+)
+def test_the_runbooks_of_the_playground_answer_its_incident(query: str, citation: str) -> None:
+    with runbooks.shelf(World().runbooks) as books:
+        assert books.search(query, 3)[0].section.citation == citation
+        known = {section.citation for sections in books.files().values() for section in sections}
+        quoted = [
+            quote
+            for sections in books.files().values()
+            for section in sections
+            for quote in re.findall(r"\w+\.md § [A-Z][\w ]+\w", section.text)
+        ]
+        assert len(quoted) == 2 and set(quoted) <= known and books.left_out() == {}
 
 
 # --- from the settings -------------------------------------------------------------------------------------------

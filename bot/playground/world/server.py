@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import unquote_plus
@@ -26,6 +27,7 @@ from bot.playground.world.series import Series, catalogue
 Api = Literal["prometheus", "alertmanager", "loki", "kubernetes"]
 APIS: tuple[Api, ...] = ("prometheus", "alertmanager", "loki", "kubernetes")
 TOKEN = "playground-reader"
+RUNBOOKS = Path(__file__).parents[1] / "runbooks"
 MOST_BODY = 64 * 1024
 
 
@@ -108,6 +110,11 @@ class World:
     @property
     def kubernetes_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/kubernetes"
+
+    @property
+    def runbooks(self) -> Path:
+        """What the people of this world have written down for such hours."""
+        return RUNBOOKS
 
     def now(self) -> float:
         """The world's time, seconds since the epoch."""
