@@ -150,6 +150,16 @@ async def test_a_long_page_is_cut_for_the_model_and_kept_whole_for_people(house:
     assert (found.snapshot.url, found.snapshot.taken_at) == (house.sites.url("/long"), 1_790_000_000.0)
 
 
+async def test_fields_that_are_named_like_what_a_reader_uses_hide_nothing_else(house: House) -> None:
+    house.sites.pages[
+        "/form"
+    ] = """<form>Ask <input name="getAttribute"><input name="type"><input name="title"></form>
+      <form>never mind <input name="childNodes"><input name="checkVisibility"></form><p>What it says.</p>
+      <img name="title"><img name="body"><img name="createRange"><img name="querySelector">"""
+    text = await house.opened("/form")
+    assert "Ask" in text and "What it says." in text and text.count("field: ") >= 3
+
+
 async def test_a_screenshot_is_a_picture_of_the_first_screen_for_people(house: House) -> None:
     house.sites.pages["/app"] = "<title>Shop</title><body style='background:#c33;height:5000px'>"
     found = await house.tools[1].run({"url": house.sites.url("/app")})
