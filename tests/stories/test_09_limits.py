@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot.playground.model import call, hold_until, pace, say
 from bot.playground.slack.chaos import Chaos
-from bot.slack.pace import Pace
+from bot.slack.pace import BURST, PER_MINUTE, RESERVED_FOR_URGENT, Pace
 from core.limits import Limits
 from tests.support.rooms import Room, far_ends, program
 from tests.support.scene import tool
@@ -17,9 +17,11 @@ from tests.support.thread import part_of
 LIMITS = Limits(quiet_s=0.0, quiet_max_s=0.0, poll_s=0.2, lease_s=120.0, max_steps=1_000)
 LONGEST_STILL_S = 15.0
 TURNS = 10
+MOST_BETWEEN = PER_MINUTE["chat.update"] / 60 * LONGEST_STILL_S + BURST["chat.update"] - RESERVED_FOR_URGENT
+"""So many edits fit into that time. (On a busy machine everything takes longer, but no card is passed over.)"""
 
 
-async def test_ten_running_turns_are_never_limited_and_every_card_changes_within_fifteen_seconds(
+async def test_ten_running_turns_are_never_limited_and_no_card_stands_still_while_others_change(
     tmp_path: Path,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -36,11 +38,13 @@ async def test_ten_running_turns_are_never_limited_and_every_card_changes_within
             await asyncio.gather(*(room.ask() for room in rooms))
             for room in rooms:
                 await room.until(lambda room=room: len(changes(room)) >= 3)
-            gaps = [after - before for room in rooms for before, after in pairwise(changes(room))]
+            edits = [one.args["channel"] for one in ends.slack.called("chat.update")]
             go.set()
             for room in rooms:
                 await room.answers()
-        assert max(gaps) <= LONGEST_STILL_S
+        for room in rooms:
+            mine = [number for number, channel in enumerate(edits) if channel == room.channel]
+            assert max(after - before for before, after in pairwise([-1, *mine, len(edits)])) <= MOST_BETWEEN + 1
         limited = [one for one in ends.slack.calls if one.status == 429]
         assert not limited
         ends.sound()
