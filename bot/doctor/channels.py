@@ -35,8 +35,8 @@ async def look(
     client: AsyncWebClient, slack: Slack, channels: Mapping[str, ChannelPart], tools: Sequence[Tool] | Exception
 ) -> list[Finding]:
     """Everything about people and channels; what only Slack knows is left out where it does not know us."""
-    specs = [] if isinstance(tools, Exception) else [tool.spec for tool in tools]
-    found = [who_approves(channels, specs), *written_wrongly(channels)]
+    specs = None if isinstance(tools, Exception) else [tool.spec for tool in tools]
+    found = [*(who_approves(channels, specs) if specs is not None else ()), *written_wrongly(channels)]
     try:
         me = await who_we_are(client, slack)
     except BadInput:
@@ -44,23 +44,30 @@ async def look(
     return found + await Directory(client, me).look(channels)
 
 
-def who_approves(channels: Mapping[str, ChannelPart], tools: Iterable[ToolSpec]) -> Finding:
+def who_approves(channels: Mapping[str, ChannelPart], tools: Iterable[ToolSpec]) -> list[Finding]:
     """Whether somebody may approve wherever something could be proposed."""
-    writes = sorted(tool.name for tool in tools if tool.tier in _WRITES)
-    default = channels.get(DEFAULT_CHANNEL, ChannelPart())
-    named = {name: part for name, part in channels.items() if name != DEFAULT_CHANNEL}
-    without = sorted(name for name, part in named.items() if not part.approvers)
-    if not writes:
-        return ok("approvers", "No configured tool changes anything, so nobody has to approve.")
-    can = f"{_some(writes)} {'changes' if len(writes) == 1 else 'change'} things"
-    where = [*(["every channel without a table of its own"] if not default.approvers else []), *without]
-    if where:
-        tables = _some([f"[channels.{name}]" for name in ([] if default.approvers else [DEFAULT_CHANNEL]) + without])
-        says = (
-            f"{can}, but nobody may approve in {_some(where)}: name `approvers` (user or group ids) under {tables}."
-        )
+    writes = frozenset(tool.name for tool in tools if tool.tier in _WRITES)
+    found = [_nobody(channels, writes)]
+    unknown = sorted(name for part in channels.values() for name in part.preapproved if name not in writes)
+    if unknown:
+        says = f"`preapproved` names {_some(unknown)}: no configured tool of that name changes anything. Correct it."
+        found.append(warning("preapproved", says))
+    return found
+
+
+def _nobody(channels: Mapping[str, ChannelPart], writes: frozenset[str]) -> Finding:
+    parts = {DEFAULT_CHANNEL: ChannelPart(), **channels}
+    asked = {name: writes - part.preapproved for name, part in parts.items()}
+    without = sorted(name for name, part in parts.items() if asked[name] and not part.approvers)
+    if without:
+        can = sorted(frozenset().union(*(asked[name] for name in without)))
+        where = _some(["every channel without a table" if name == DEFAULT_CHANNEL else name for name in without])
+        tables = _some([f"[channels.{name}]" for name in without])
+        says = f"Nobody may approve {_some(can)} in {where}: name `approvers` (user or group ids) under {tables}."
         return warning("approvers", says)
-    return ok("approvers", f"{can}, and somebody may approve in every channel.")
+    if any(asked.values()):
+        return ok("approvers", f"Somebody may approve {_some(sorted(writes))} in every channel.")
+    return ok("approvers", "No configured tool needs an approval.")
 
 
 def written_wrongly(channels: Mapping[str, ChannelPart]) -> list[Finding]:

@@ -206,6 +206,14 @@ async def test_a_far_end_that_fails_is_told_for_each_of_its_tools(here: Installa
     assert "502" in found["tool prometheus_query"][1]
 
 
+async def test_an_mcp_server_that_is_not_there_is_told_and_its_secrets_are_not(here: Installation) -> None:
+    here.channels = '[tools.mcp.gone]\ncommand = "/none/such-server"\n[tools.mcp.gone.env]\nKEY = "hush-hush-hush"\n'
+    found = await told(here)
+    assert found["tools"][0] == "failing" and "gone" in found["tools"][1]
+    assert found["tool loki_query"][0] == "ok"
+    assert "hush-hush-hush" not in str(found)
+
+
 async def test_no_tool_at_all_is_a_warning_and_tools_that_can_not_be_opened_fail() -> None:
     (none,) = await tools_doctor.look([])
     (closed,) = await tools_doctor.look(ValueError("the server left"))

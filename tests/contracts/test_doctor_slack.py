@@ -182,38 +182,61 @@ WRITES = ToolSpec("kubernetes_scale", "", {}, Tier.WRITE)
 LEAVES = ToolSpec("mail__send", "", {}, Tier.EXTERNAL)
 READS = ToolSpec("loki_query", "", {})
 SOMEBODY = ChannelPart(approvers=frozenset({"U0ONCALL"}))
+UNASKED = ChannelPart(preapproved=frozenset({"kubernetes_scale"}))
 
 
 @pytest.mark.parametrize(
     ("channels", "tools", "state", "says"),
     [
-        ({}, [READS], "ok", "No configured tool changes anything, so nobody has to approve."),
+        ({}, [READS], "ok", "No configured tool needs an approval."),
+        ({"default": UNASKED}, [READS, WRITES], "ok", "No configured tool needs an approval."),
         (
             {},
             [READS, WRITES],
             "warning",
-            "kubernetes_scale changes things, but nobody may approve in every channel without a table of its own: "
-            "name `approvers` (user or group ids) under [channels.default].",
+            "Nobody may approve kubernetes_scale in every channel without a table: name `approvers` (user or group "
+            "ids) under [channels.default].",
         ),
         (
             {"default": SOMEBODY},
             [LEAVES, WRITES],
             "ok",
-            "kubernetes_scale, mail__send change things, and somebody may approve in every channel.",
+            "Somebody may approve kubernetes_scale, mail__send in every channel.",
         ),
         (
-            {"default": SOMEBODY, "C0INCIDENT": ChannelPart()},
-            [LEAVES],
+            {"default": SOMEBODY, "C0INCIDENT": UNASKED},
+            [LEAVES, WRITES],
             "warning",
-            "mail__send changes things, but nobody may approve in C0INCIDENT: name `approvers` (user or group ids) "
-            "under [channels.C0INCIDENT].",
+            "Nobody may approve mail__send in C0INCIDENT: name `approvers` (user or group ids) under "
+            "[channels.C0INCIDENT].",
         ),
     ],
 )
 def test_where_something_can_be_changed_somebody_must_be_able_to_approve(
     channels: Mapping[str, ChannelPart], tools: list[ToolSpec], state: str, says: str
 ) -> None:
-    assert channels_doctor.who_approves(channels, tools) == Finding("approvers", Health(state), says)
+    assert channels_doctor.who_approves(channels, tools) == [Finding("approvers", Health(state), says)]
+
+
+def test_a_preapproved_tool_that_is_none_is_told() -> None:
+    mistyped = ChannelPart(approvers=frozenset({"U0ONCALL"}), preapproved=frozenset({"kubernetes_scal"}))
+    (_, found) = channels_doctor.who_approves({"default": mistyped}, [READS, WRITES])
+    assert found == Finding(
+        "preapproved",
+        Health.WARNING,
+        "`preapproved` names kubernetes_scal: no configured tool of that name changes anything. Correct it.",
+    )
+
+
+async def test_tools_that_can_not_be_opened_say_nothing_about_approvals(here: Installation) -> None:
+    here.variables["PILOTHOUSE_TOOLS__BROWSER"] = "true"
+    found = await told(here)
+    assert found["tools"] == (
+        "failing",
+        "The tools can't be opened: tools.browser opens only pages of tools.web_domains, and none is named there. "
+        "`pilothouse serve` would not start.",
+    )
+    assert "approvers" not in found
 
 
 async def test_people_who_can_not_approve_are_told(tmp_path: Path) -> None:
