@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.app import App, build
+from bot.demo_config import write_config
 from bot.demo_data import demo_data
 from bot.playground.model import Script, ScriptedModel, incident_script
 from bot.playground.slack import LocalSlack, Workspace
@@ -169,6 +170,7 @@ def _greet(made: Town, data: Path, took_s: float) -> None:
         else "a scripted model (set ANTHROPIC_API_KEY to let the real one play)"
     )
     pilothouse = "pilothouse" if shutil.which("pilothouse") else sys.argv[0]
+    config = write_config(made.settings, data, real_model=made.model is None)
     _say(
         f"""
 Pilothouse demo: a local Slack, one incident, {who}.
@@ -178,6 +180,7 @@ Pilothouse demo: a local Slack, one incident, {who}.
            reply in its thread: don't look at that host, it's the gateway
            press Stop on its card, or write: stop, wrong cluster
   Explain  {pilothouse} turns list --data {data}
+  Check    {pilothouse} doctor --config {config}
   Log      {data / LOG}
   End      Ctrl-C
 

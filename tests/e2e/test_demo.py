@@ -104,3 +104,17 @@ async def test_a_port_in_use_is_one_sentence_that_says_what_to_do(tmp_path: Path
         assert str(refused.value) == (
             f"Port {slack.port} is in use: choose another one with --port, or --port 0 for any free one."
         )
+
+
+async def test_the_doctor_finds_the_demo_well(tmp_path: Path) -> None:
+    async with demo(tmp_path / "data", tmp_path / "log", "50") as running:
+        (check,) = [line for line in running.said().splitlines() if line.startswith("  Check ")]
+        config = check.rpartition("--config ")[2]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bot.cli", "doctor", "--config", config),
+            env=dict(os.environ) | PROXIES,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    assert "failing" not in out.decode() and "scripted-model" in out.decode()
