@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import aiohttp
 from kubernetes_asyncio.client import (
     ApiClient,
     AppsV1Api,
@@ -30,6 +32,9 @@ GROUPS = {
     "autoscaling": AutoscalingV2Api,
     "version": VersionApi,
 }
+THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+READ_BYTES = 2**21
+"""The library's own: what it reads at a time."""
 FRESH_S = 60.0
 """How long what a kubeconfig says is taken for true: tokens in it, in files or of a command are short-lived."""
 
@@ -89,9 +94,16 @@ def in_cluster(account: Path, environ: Mapping[str, str] = os.environ) -> ApiCli
 
 
 def _client(settings: Configuration) -> ApiClient:
-    """With as many connections as there are calls."""
+    """With as many connections as there are calls, and past the environment's proxies to this machine itself."""
     settings.connection_pool_maxsize = 0
-    return ApiClient(settings)
+    made = ApiClient(settings)
+    if urlsplit(settings.host).hostname in THIS_MACHINE:
+        theirs = made.rest_client.pool_manager
+        made.rest_client.pool_manager = aiohttp.ClientSession(
+            connector=theirs.connector, trust_env=False, read_bufsize=READ_BYTES
+        )
+        theirs.detach()
+    return made
 
 
 def _why(error: Exception) -> str:

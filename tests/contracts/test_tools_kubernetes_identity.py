@@ -240,3 +240,12 @@ async def test_the_settings_bound_namespaces_and_replicas(world: World) -> None:
         tools = {tool.spec.name: tool for tool in await open_tools(Settings(tools=part), http, world.now, stack)}
     scale = tools["kubernetes_scale"].spec.input_schema["properties"]
     assert (scale["namespace"]["enum"], scale["replicas"]["maximum"]) == (["shop"], 7)
+
+
+async def test_an_api_server_on_this_machine_is_reached_past_the_proxies_of_the_environment(
+    world: World, kubeconfig: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert await said(kubernetes_api.connect(world.kubernetes_url, world.token)) is None
+    assert await said(kubernetes_api.by_kubeconfig(kubeconfig())) is None
