@@ -29,11 +29,20 @@ DEEPEST = 12
 MOST_TERMS = 40
 CANDIDATES = 60
 FUSION = 60
+PIECES_WEIGHT = 0.5
 HEADING_WEIGHT, BODY_WEIGHT = 6.0, 1.0
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _CJK_CHAR = re.compile(f"([{CJK}])")
 _RUNS = re.compile(f"[{CJK}]+|[^{CJK}\\s]+")
+_COMMON = """
+a an and are as at be been but by can could did do does for from had has have how i if in into is it its me my no not
+of on or our should so that the their them then there these they this to was we were what when where which who why
+will with would you your
+"""
+COMMON = frozenset(_COMMON.split())
+"""Words that stand in every question and say nothing about what it is about."""
+
 Stamp = tuple[int, int, int, int]
 
 
@@ -94,9 +103,10 @@ class Shelf:
             if not terms:
                 return []
             scores: dict[int, float] = {}
-            for table, wanted in (("words", [_spaced(term) for term in terms]), ("pieces", pieces_of(query))):
+            words = ("words", [_spaced(term) for term in terms], 1.0)
+            for table, wanted, weight in (words, ("pieces", pieces_of(query), PIECES_WEIGHT)):
                 for rank, row in enumerate(self._matches(table, wanted)):
-                    scores[row] = scores.get(row, 0.0) + 1 / (FUSION + rank)
+                    scores[row] = scores.get(row, 0.0) + weight / (FUSION + rank)
             best = sorted(scores, key=lambda row: (-scores[row], self._rows[row].citation))[:limit]
             return [Found(self._rows[row], terms) for row in best]
 
@@ -233,7 +243,8 @@ def terms_of(query: str) -> list[str]:
             term = run.strip("\"'`*_.,:;!?()[]{}<>，。！？：；（）「」")
             if any(char.isalnum() for char in term):
                 found[term] = None
-    return list(found)[:MOST_TERMS]
+    telling = [term for term in found if term.lower() not in COMMON]
+    return (telling or list(found))[:MOST_TERMS]
 
 
 def _spaced(text: str) -> str:

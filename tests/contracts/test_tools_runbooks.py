@@ -155,6 +155,11 @@ def test_no_query_however_odd_raises(tmp_path: Path, query: str) -> None:
         assert isinstance(books.search(query, 5), list)
 
 
+def test_words_that_say_nothing_are_left_out_if_others_are_there() -> None:
+    assert terms_of("Why does the gateway answer 504?") == ["gateway", "answer", "504"]
+    assert terms_of("what is it") == ["what", "is", "it"]
+
+
 def test_a_long_query_looks_for_so_many_words_and_no_more() -> None:
     assert len(terms_of(" ".join(f"word{number}" for number in range(500)))) == 40
 
