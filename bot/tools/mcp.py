@@ -91,7 +91,7 @@ class McpTool:
     async def _run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         server = self.connection.name
         try:
-            answer = await self.connection.call(self.taken.name, plain(dict(arguments), DEEPEST))
+            answer = await self.connection.call(self.taken.name, plain(self.taken.arguments(arguments), DEEPEST))
         except NotConnected as error:
             raise ToolError(f"MCP server {server} is not connected ({error}), so nothing was done.") from error
         except NotTheSame as error:

@@ -67,6 +67,7 @@ class Connection:
         self._news: Sequence[str] = ()
         self._bell = asyncio.Event()
         self._look = False
+        self._noisy = False
         self._closing = False
         self._scope = anyio.CancelScope()
         self._keeper: asyncio.Task[None] | None = None
@@ -235,7 +236,8 @@ class Connection:
     async def _hear(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._look_again()
-        elif isinstance(message, Exception):
+        elif isinstance(message, Exception) and not self._noisy:
+            self._noisy = True
             log.info("mcp_message_unreadable", server=self.name, why=why(message))
 
     def _look_again(self) -> None:

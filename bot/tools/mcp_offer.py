@@ -9,35 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from mcp_types import Tool as Offered
 
 from bot.settings_mcp import McpServerPart
+from bot.tools.mcp_schema import fitting, for_the_model, unusable, visible
 from bot.tools.shaping import capped, cleaned, one_line
 from core.ports import Tier, ToolSpec
 
 LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 1_000
-LONGEST_SCHEMA = 16_000
-DEEPEST_SCHEMA = 16
-MOST_STEPS = 2_000
+LONGEST_TOGETHER = 120_000
 MOST_NAMED = 5
-LONGEST_PATTERN = 200
-MOST_UNBOUNDED = 2
-SLOW = re.compile(r"\)[*+{]|\\[1-9]")
-UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
-NOT_FOR_THE_MODEL = {"$schema", "$id", "x-mcp-header"}
-NAMING = {"properties", "$defs", "definitions", "dependentSchemas", "patternProperties"}
-LOOSE = {"pattern", "patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"} | {
-    *("not", "if", "then", "else", "contains", "minContains", "maxContains"),
-}
 TRUST = (Tier.READ, Tier.WRITE, Tier.EXTERNAL)
 
 
@@ -51,11 +37,16 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A tool that the model is offered; `name` is what the server calls it."""
+    """A tool that the model is offered; `name` is what the server calls it, `renamed` what it calls its arguments."""
 
     name: str
     spec: ToolSpec
     print: Print
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments as the server knows them."""
+        return {self.renamed.get(name, name): value for name, value in given.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,36 +69,38 @@ def take(server: str, part: McpServerPart, offered: Sequence[Offered]) -> Offer:
     if len(wanted) > part.max_tools:
         findings.append(f"it offers {len(wanted)} tools, {part.max_tools} are taken: name those you need in allow")
     taken: list[Taken] = []
+    left = LONGEST_TOGETHER
     for one in wanted[: part.max_tools]:
-        if why := unusable(one.input_schema):
-            findings.append(f"{one_line(cleaned(one.name), 60)} is left out: {why}")
-        else:
+        why = unusable(one.input_schema)
+        size = LONGEST_DESCRIPTION + len(json.dumps(one.input_schema)) if why is None else 0
+        if why is None and size > left:
+            why = "with those before it the model would have too much to read: name those you need in allow"
+        if why is None:
             taken.append(_taken(server, part, one))
+            left -= size
+        else:
+            findings.append(f"{one_line(cleaned(one.name), 60)} is left out: {why}")
     return Offer(taken, findings)
 
 
 def _taken(server: str, part: McpServerPart, one: Offered) -> Taken:
     tier = tier_of(one, part.tiers.get(one.name, part.default_tier))
     said = one_line(visible(one.description or one.title or "no description"), LONGEST_DESCRIPTION)
+    schema, renamed = for_the_model(one.input_schema)
     spec = ToolSpec(
         name=joined(server, one.name),
         description=f"(from MCP server {server}) {said}",
-        input_schema=plain_schema(one.input_schema),
+        input_schema=schema,
         tier=tier,
         interruptible=tier is Tier.READ,
         timeout_s=part.timeout_s,
     )
-    return Taken(one.name, spec, print_of(one))
+    return Taken(one.name, spec, print_of(one), renamed)
 
 
 def joined(server: str, tool: str) -> str:
     """`server__tool` as the Messages API takes it; what had to be changed carries a mark made of the whole name."""
-    name = f"{server}__{tool}"
-    fit = re.sub("[^a-zA-Z0-9_-]", "_", name)
-    if fit == name and len(name) <= LONGEST_NAME and tool:
-        return name
-    mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{fit[: LONGEST_NAME - 9]}_{mark}"
+    return fitting(f"{server}__{tool}", "[^a-zA-Z0-9_-]", LONGEST_NAME, of=tool)
 
 
 def tier_of(one: Offered, configured: Tier) -> Tier:
@@ -152,128 +145,6 @@ def added(first: Iterable[str], offered: Sequence[Offered], allow: frozenset[str
     new = sorted({one.name for one in offered} - set(first))
     new = [name for name in new if allow is None or name in allow]
     return [f"offers {_names(new)} as well"] if new else []
-
-
-def unusable(schema: Mapping[str, Any]) -> str | None:
-    """Why a schema can't be offered or checked, if so."""
-    try:
-        text = json.dumps(schema)
-        if len(text) > LONGEST_SCHEMA:
-            return f"its schema has {len(text)} characters, and {LONGEST_SCHEMA} are read"
-        if schema.get("type") != "object":
-            return "its arguments are not an object"
-        if _depth(schema) > DEEPEST_SCHEMA:
-            return "its schema is nested too deeply"
-        if any(not str(to).startswith("#") for to in _references(schema)):
-            return "its schema refers to another document, and none is fetched"
-        if _steps(schema, schema, (), [MOST_STEPS]) < 0:
-            return "its schema takes too long to check"
-        Draft202012Validator.check_schema(plain_schema(schema))
-    except (SchemaError, RecursionError, ValueError):
-        return "its schema is not valid"
-    return None
-
-
-def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without invisible text and without regular expressions that could take for ever to check.
-
-    Where one of those goes, whatever depends on it being there goes too: the server checks the rest itself.
-    """
-    made = _plain(schema, loose=not all(_quick(one) for one in _patterns(schema)))
-    return made if isinstance(made, dict) else {}
-
-
-def _plain(value: Any, *, loose: bool, named: bool = False) -> Any:
-    """`named`: the keys are the server's own names, not words of JSON Schema."""
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, list):
-        return [_plain(one, loose=loose) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if named:
-        return {visible(key): _plain(one, loose=loose) for key, one in value.items()}
-    drop = NOT_FOR_THE_MODEL | (LOOSE if loose else set())
-    return {
-        "anyOf" if loose and key == "oneOf" else key: one
-        if key in ("enum", "const", "default")
-        else _plain(one, loose=loose, named=key in NAMING)
-        for key, one in value.items()
-        if key not in drop
-    }
-
-
-def _patterns(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for one in value:
-            yield from _patterns(one)
-    if isinstance(value, dict):
-        for key, one in value.items():
-            if key == "pattern" and not isinstance(one, dict):
-                yield one
-            if key == "patternProperties" and isinstance(one, dict):
-                yield from one
-            yield from _patterns(one)
-
-
-def _quick(pattern: Any) -> bool:
-    """Whether an expression is one that Python reads and that is surely done in a moment."""
-    if not isinstance(pattern, str) or len(pattern) > LONGEST_PATTERN or SLOW.search(pattern):
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return len(UNBOUNDED.findall(pattern)) <= MOST_UNBOUNDED
-
-
-def visible(text: str) -> str:
-    """Clean text without characters that people can't see: they are a way to say something to the model alone."""
-    return "".join(
-        one for one in cleaned(text) if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Co", "Cn")
-    )
-
-
-def _references(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for one in value:
-            yield from _references(one)
-    if isinstance(value, dict):
-        for key, one in value.items():
-            if key in ("$ref", "$dynamicRef", "$recursiveRef") and not isinstance(one, dict):
-                yield one
-            else:
-                yield from _references(one)
-
-
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max((_depth(one) for one in inner), default=0)
-
-
-def _steps(root: Any, value: Any, via: tuple[str, ...], left: list[int]) -> int:
-    """How many steps are left of those that a check may take when each reference is followed once; below 0: none."""
-    left[0] -= 1
-    if left[0] < 0:
-        return left[0]
-    if isinstance(value, list):
-        for one in value:
-            _steps(root, one, via, left)
-    if isinstance(value, dict):
-        to = value.get("$ref")
-        if isinstance(to, str) and to not in via:
-            _steps(root, _at(root, to), (*via, to), left)
-        for one in value.values():
-            _steps(root, one, via, left)
-    return left[0]
-
-
-def _at(root: Any, reference: str) -> Any:
-    found = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
 
 
 def _digest(value: Any) -> str:

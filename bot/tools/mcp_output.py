@@ -21,7 +21,7 @@ from mcp_types import (
     TextContent,
 )
 
-from bot.tools.mcp_offer import visible
+from bot.tools.mcp_schema import visible
 from bot.tools.shaping import capped, cleaned, one_line
 from core.ports import Picture, ToolOutput
 

@@ -174,6 +174,55 @@ def test_an_expression_that_is_quick_is_checked_here() -> None:
     assert refusal(made, {"a": "ABC"})
 
 
+@pytest.mark.parametrize("name", ["$filter", "project id", "x" * 80, "größe", "a[]"])
+def test_an_argument_whose_name_the_api_refuses_is_offered_under_one_that_fits(name: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "integer"}, "top": {}}, "required": [name]}
+    (taken,) = take(offered(schema=schema)).tools
+    fit = next(key for key in taken.spec.input_schema["properties"] if key != "top")
+    assert re.fullmatch("[a-zA-Z0-9_.-]{1,64}", fit)
+    assert refusal(taken.spec, {fit: 1}) is None and refusal(taken.spec, {"top": 1})
+    assert taken.arguments({fit: 1, "top": 2}) == {name: 1, "top": 2}
+
+
+def test_a_name_below_the_top_that_the_api_may_refuse_leaves_its_tool_out() -> None:
+    inner = {"type": "object", "properties": {"project id": {}}}
+    offer = take(offered(schema={"type": "object", "properties": {"filter": inner}}))
+    assert offer.findings == [
+        "look is left out: a name in its schema is none that the model's API takes (project id)"
+    ]
+
+
+def test_alternatives_at_the_top_which_the_api_refuses_become_arguments_that_are_there() -> None:
+    by_id = {"properties": {"id": {"type": "integer"}, "how": {"type": "string"}}, "required": ["id"]}
+    by_name = {"properties": {"name": {"type": "string"}, "how": {"type": "integer"}}, "required": ["name"]}
+    schema = {
+        "type": "object",
+        "anyOf": [by_id, {"$ref": "#/$defs/by_name"}],
+        "allOf": [{"properties": {"team": {"type": "string"}}, "required": ["team"]}],
+        "$defs": {"by_name": by_name},
+        "additionalProperties": False,
+    }
+    made = spec(offered(schema=schema))
+    assert not {"anyOf", "allOf", "oneOf", "$ref"} & made.input_schema.keys()
+    for fine in ({"team": "a", "id": 1}, {"team": "a", "name": "b", "how": 1}, {"team": "a", "how": "x"}):
+        assert refusal(made, fine) is None
+    for wrong in ({"id": 1}, {"team": "a", "id": "1"}, {"team": "a", "other": 1}):
+        assert refusal(made, wrong)
+
+
+def test_a_reference_at_the_top_that_leads_to_itself_ends() -> None:
+    round_and_round = {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    assert "$ref" not in spec(offered(schema=round_and_round)).input_schema
+
+
+def test_all_tools_of_a_server_together_leave_the_model_room_to_think() -> None:
+    large = {"type": "object", "description": "x" * 15_000}
+    offer = take(*(offered(f"t{number}", large) for number in range(20)))
+    assert 0 < sum(len(json.dumps(taken.spec.input_schema)) for taken in offer.tools) <= 120_000
+    assert len(offer.tools) + len(offer.findings) == 20
+    assert all("too much to read: name those you need in allow" in finding for finding in offer.findings)
+
+
 def test_what_changed_since_the_start_is_told_apart() -> None:
     before = [offered("same"), offered("words", description="a"), offered("shape"), offered("hints"), offered("gone")]
     now = [
