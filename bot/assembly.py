@@ -6,7 +6,7 @@ deltas and blocks pass through, because the API grows. Three things are not kept
 * NUL and lone surrogates become U+FFFD: neither PostgreSQL nor the API itself takes them back.
 * A call whose input is not a JSON object (or is nested beyond `MAX_DEPTH`) gets `{}` and is named in
   `broken_calls`: the history stays valid, and the loop can tell the model.
-* An integer too long for Python's conversion limit stays the string of its digits.
+* A number that Python can't hold (too many digits, or beyond all floats) stays the string of its digits.
 
 `message_stop` alone makes an answer; everything before it is only progress.
 """
@@ -14,6 +14,7 @@ deltas and blocks pass through, because the API grows. Three things are not kept
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -46,11 +47,16 @@ def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) <= MAX_INT_DIGITS else digits
 
 
+def _number(digits: str) -> float | str:
+    value = float(digits)
+    return value if math.isfinite(value) else digits
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_int=_integer, parse_constant=_no_constant).decode
+_decode = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_no_constant).decode
 
 
 def clean_text(text: str) -> str:

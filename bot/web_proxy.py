@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -39,6 +41,8 @@ KEPT_S = 300.0
 KEPT_CHARS = 20_000_000
 HEADER_BYTES = 16_384
 INTERNAL = (".internal", ".local", ".localhost", ".svc", ".lan", ".home.arpa", ".intranet")
+NUMBER = re.compile(r"0x[0-9a-f]*|\d+")
+UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"})
 TEXTS = ("text/", "application/json", "application/xhtml+xml", "application/xml", "application/yaml")
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -101,9 +105,12 @@ def allowed(host: str, domains: Sequence[str]) -> bool:
 
 
 def _is_internal(target: Target) -> bool:
-    """Names that only an internal network answers; `localhost` is left to the check of its address."""
+    """Names that only an internal network answers, and numbers that only some resolvers take for an address;
+    `localhost` is left to the check of its address."""
     host = target.host.rstrip(".").lower()
-    return not target.is_literal_address and host != "localhost" and f".{host}".endswith(INTERNAL)
+    if target.is_literal_address or host == "localhost":
+        return False
+    return f".{host}".endswith(INTERNAL) or "." not in host or NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
 def _labels(host: str) -> list[str]:
@@ -127,6 +134,7 @@ class WebProxy:
         networks: Sequence[str] = (),
         ports: frozenset[int] = frozenset({80, 443}),
         getaddrinfo: Callable[..., Any] | None = None,
+        total_s: float = TOTAL_S,
     ) -> None:
         self._domains = tuple(domains)
         self._now = now
@@ -138,16 +146,17 @@ class WebProxy:
             max_url_length=URL_CHARS,
         )
         self._getaddrinfo = getaddrinfo
+        self._total_s = total_s
         self._kept: dict[str, tuple[float, Page]] = {}
         self._flights: dict[str, tuple[asyncio.Task[Page], int]] = {}
 
     async def read(self, url: str) -> Page:
         """The page as Markdown. Raises `Refused`."""
-        key = str(self.check(url, "url"))
-        kept = self._kept.get(key + _path(url))
+        key = str(_address_of(url, self.check(url, "url")))
+        kept = self._kept.get(key)
         if kept is not None and self._clock() - kept[0] < KEPT_S:
             return kept[1]
-        return await self._together(key + _path(url), url)
+        return await self._together(key, url)
 
     async def _together(self, key: str, url: str) -> Page:
         """One flight for everybody who wants the same page; the last one to leave ends it."""
@@ -178,10 +187,10 @@ class WebProxy:
 
     async def _fetch(self, url: str) -> Page:
         try:
-            async with asyncio.timeout(TOTAL_S):
+            async with asyncio.timeout(self._total_s):
                 return await self._follow(url)
         except TimeoutError:
-            raise Refused("timeout", f"no complete answer within {TOTAL_S:g} s") from None
+            raise Refused("timeout", f"no complete answer within {self._total_s:g} s") from None
 
     async def _follow(self, url: str) -> Page:
         here, kind = url, "url"
@@ -203,23 +212,40 @@ class WebProxy:
             raise Refused(prefix + "too-long", f"an address has at most {URL_CHARS} characters")
         if url.lstrip().startswith("//"):
             raise Refused(prefix + "scheme-relative", "the address names no scheme; begin with https://")
-        if "\\" in url or any(ord(char) <= 32 or ord(char) == 127 for char in url):
-            raise Refused(prefix + "malformed", "backslashes, blanks and control characters don't belong there")
+        if "\\" in url or any(category(char) in UNSEEN for char in url):
+            raise Refused(prefix + "malformed", "backslashes, blanks and unseen characters don't belong there")
         scheme = url.partition(":")[0].lower()
         if scheme not in ("http", "https"):
             raise Refused(prefix + "scheme", f"only http and https are read, not {scheme[:20]!r}")
         try:
             target = self._policy.check_url(url)
         except BlockedURLError as error:
-            raise Refused(prefix + _word(error.reason), error.reason) from error
+            word = _word(error.reason)
+            if word == "port":
+                self._check_host(url, prefix)
+            raise Refused(prefix + word, error.reason) from error
         except ValueError as error:
             raise Refused(prefix + "malformed", str(error)) from error
-        if _is_internal(target):
-            raise Refused(prefix + "ip-not-global", f"{target.host} is a name of internal networks")
+        self._check_name(target, prefix)
         if not allowed(target.host, self._domains):
             why = "redirect-target" if kind == "redirect" else "not-allowed"
             raise Refused(why, f"{target.host} is not on the list of domains that may be read")
         return target
+
+    def _check_host(self, url: str, prefix: str) -> None:
+        """The host alone, of an address whose port is refused: what it is counts for more. Raises `Refused`."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        try:
+            target = self._policy.check_url(f"{parts.scheme}://{f'[{host}]' if ':' in host else host}/")
+        except BlockedURLError as error:
+            raise Refused(prefix + _word(error.reason), error.reason) from error
+        self._check_name(target, prefix)
+
+    def _check_name(self, target: Target, prefix: str) -> None:
+        """Whether the host has a name of the public network; who configures networks knows theirs."""
+        if not self._policy.allowed_networks and _is_internal(target):
+            raise Refused(prefix + "ip-not-global", f"{target.host} is a name of internal networks")
 
     async def addresses(self, target: Target) -> Sequence[str]:
         """Every answer of one look-up, checked. Raises `Refused`."""
@@ -279,11 +305,6 @@ def _address_of(url: str, target: Target) -> URL:
     host = f"[{target.host}]" if ":" in target.host else target.host.rstrip(".")
     query = f"?{parts.query}" if parts.query else ""
     return URL(f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{query}", encoded=True)
-
-
-def _path(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.path or '/'}?{parts.query}"
 
 
 def _word(reason: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from bot.assembly import Assembly
 from bot.claude import ClaudeModel, connect
 from bot.playground.model import (
     FIRST_BYTE,
@@ -265,3 +266,23 @@ async def test_what_json_cannot_say_is_a_refused_history_and_never_leaves(serve:
             with pytest.raises(ModelRefusedHistory, match="not valid JSON"):
                 await model.stream(ModelRequest(ASK.model, "", [], messages, 10), StreamProgress())
             assert server.requests == []
+
+
+async def test_a_number_beyond_all_floats_stays_its_digits_and_the_history_can_be_sent() -> None:
+    assembly = Assembly(StreamProgress())
+    start = {"type": "message_start", "message": {"model": "m", "usage": {}}}
+    block = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    events = [
+        start,
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a":1e400,"b":-1e999,"c":1.5}'},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
+        {"type": "message_stop"},
+    ]
+    for event in events:
+        assembly.take(str(event["type"]), json.dumps(event))
+    assert assembly.answer().content[0]["input"] == {"a": "1e400", "b": "-1e999", "c": 1.5}

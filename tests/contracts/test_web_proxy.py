@@ -67,6 +67,15 @@ async def refused(reader: WebProxy, url: str) -> str:
         ("http://docs.shop .test/", "malformed"),
         ("http://" + "a" * 64 + ".test/", "malformed"),
         ("https://docs.shop.test/" + "x" * 3000, "too-long"),
+        ("http://127.0.0.1:6379/", "ip-not-global"),
+        ("http://[::1]:2379/", "ip-not-global"),
+        ("http://builder.internal:2375/", "ip-not-global"),
+        ("http://metadata/", "ip-not-global"),
+        ("http://0x7f.0.0.2/", "ip-not-global"),
+        ("http://docs.shop.0x7f/", "ip-not-global"),
+        ("http://docs.shop.test/\u202egnp.exe", "malformed"),
+        ("http://docs.shop.test/a\u200bb", "malformed"),
+        ("\u00a0http://docs.shop.test/", "malformed"),
         ("http://evil-docs.shop.test/", "not-allowed"),
         ("http://dоcs.shop.test/", "not-allowed"),
     ],
@@ -229,3 +238,86 @@ async def test_the_tool_says_why_and_which_domains_may_be_read() -> None:
     with pytest.raises(ToolError, match=r"not-allowed: evil\.test .*docs\.shop\.test"):
         await tool.run({"url": "https://evil.test/"})
     assert tools(proxy(), []) == []
+
+
+async def test_one_page_has_one_place_in_the_cache_however_its_address_is_spelled() -> None:
+    count = 0
+
+    async def page(_request: web.Request) -> web.Response:
+        nonlocal count
+        count += 1
+        return web.Response(text=f"number {count}")
+
+    def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async with site(page=page) as (base, _):
+        port = int(base.rpartition(":")[2])
+        reader = proxy("docs.shop.test", networks=LOOPBACK, ports=frozenset({port}), getaddrinfo=getaddrinfo)
+        for host in ("docs.shop.test", "DOCS.shop.test", "docs.shop.test.", "docs\u3002shop.test"):
+            assert (await reader.read(f"http://{host}:{port}/page#part")).markdown == "number 1"
+
+
+async def test_a_page_that_comes_drop_by_drop_is_cut_off_in_time() -> None:
+    async def drops(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        for _ in range(600):
+            await response.write(b"x")
+            await asyncio.sleep(0.1)
+        return response
+
+    async with site(drops=drops) as (base, reader):
+        patient = proxy("127.0.0.1", networks=LOOPBACK, ports=reader._policy.allowed_ports, total_s=0.5)
+        assert await refused(patient, f"{base}/drops") == "timeout"
+
+
+async def test_no_request_leaves_after_the_reader_was_cancelled() -> None:
+    asked: list[str] = []
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def first(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        began.set()
+        await go_on.wait()
+        return web.Response(status=302, headers={"Location": "/second"})
+
+    async def second(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(text="read later")
+
+    async with site(first=first, second=second) as (base, reader):
+        [tool] = tools(reader, ["127.0.0.1"])
+        call = asyncio.ensure_future(tool.run({"url": f"{base}/first"}))
+        await asyncio.wait_for(began.wait(), 10)
+        [(flight, _)] = reader._flights.values()
+        call.cancel()
+        await asyncio.gather(call, flight, return_exceptions=True)
+        go_on.set()
+        assert call.cancelled() and flight.cancelled() and not reader._flights
+        assert (await reader.read(f"{base}/second")).markdown == "read later"
+        assert asked == ["/first", "/second"]
+
+
+async def test_entities_of_a_page_are_not_expanded() -> None:
+    bomb = "<!DOCTYPE x [<!ENTITY a 'aaaa'>" + "".join(f"<!ENTITY a{n} '&a;&a;'>" for n in range(30)) + "]>"
+
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text=f"{bomb}<p>&a29; end</p>", content_type=request.query["as"])
+
+    async with site(page=page) as (base, reader):
+        for kind in ("text/html", "application/xml", "application/xhtml%2Bxml"):
+            found = await reader.read(f"{base}/page?as={kind}")
+            assert "aaaaaaaa" not in found.whole and "end" in found.whole
+
+
+async def test_a_page_is_kept_whole_while_the_model_reads_its_beginning_and_its_snapshot_is_the_same_again() -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="line of the runbook\n" * 5_000)
+
+    async with site(page=page) as (base, reader):
+        [tool] = tools(reader, ["127.0.0.1"])
+        first, again = [await tool.run({"url": f"{base}/page"}) for _ in range(2)]
+        assert first.snapshot is not None and first.snapshot == again.snapshot
+        assert first.snapshot.url == f"{base}/page" and len(first.snapshot.digest) == 64
+        assert len(first.snapshot.text) == 99_999 and len(first.text) < PAGE_CHARS + 300
