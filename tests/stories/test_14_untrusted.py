@@ -1,5 +1,5 @@
 """Story 14: what tools, pages and bystanders say is data. The model plays one that was talked into it: it calls what
-is not offered, asks for a forbidden page, proposes the change that a log line wanted, and claims that it was approved.
+is not offered, asks for a forbidden page, proposes the change that a log line wanted, and claims to be approved.
 Nothing of it happens, nobody is called, and nothing that it writes looks like a decision."""
 
 from __future__ import annotations
