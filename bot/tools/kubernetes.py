@@ -16,11 +16,12 @@ from bot.tools.kubernetes_describe import OWNED, describe_text
 from bot.tools.kubernetes_history import history_text
 from bot.tools.kubernetes_objects import KINDS, Kind, Object, items, kind_of, selector_of
 from bot.tools.kubernetes_text import events_text, logs_text, object_text, objects_text
-from bot.tools.shaping import Arguments, ReadTool, object_schema, whole_argument
+from bot.tools.shaping import Arguments, ReadTool, count_argument, object_schema
 from core.errors import ToolError
 from core.ports import Tool, ToolOutput, ToolSpec
 
 EVENTS_OF_A_DESCRIPTION = 15
+MOST_LINES = 1_000
 
 
 def _get(open_ones: Collection[str]) -> ToolSpec:
@@ -74,7 +75,7 @@ def _logs(open_ones: Collection[str]) -> ToolSpec:
             namespace=argument.namespace(open_ones),
             pod=argument.name("Name of the pod"),
             container=argument.name("Container; needed if the pod has several"),
-            tail_lines=whole_argument("How many lines from the end", 100, 1, 1_000),
+            tail_lines=count_argument("How many lines from the end", 100, MOST_LINES),
             previous={
                 "type": "boolean",
                 "description": "Those of the container before its last restart, to see why it crashed",
@@ -138,13 +139,24 @@ class Reader:
         kind, where = self._place("kubernetes_describe", arguments)
         name = arguments["name"]
         one = await self.api.one(kind, name, *where)
-        pods = await self._pods(kind, one, *where)
-        events = await self._told(kind, name, *where)
-        return ToolOutput(f"{describe_text(kind, one, pods, self.now())}\n{events}")
+        missing: list[str] = []
+        pods = await self._pods(kind, one, missing, *where)
+        try:
+            events = await self._told(kind, name, *where)
+        except ToolError as error:
+            events = f"[its events can't be read: {error}]"
+        return ToolOutput("\n".join([describe_text(kind, one, pods, self.now()), *missing, events]))
 
-    async def _pods(self, kind: Kind, one: Object, *where: str) -> list[Object]:
+    async def _pods(self, kind: Kind, one: Object, missing: list[str], *where: str) -> list[Object]:
+        """The pods of a workload; why they can't be read goes into `missing`."""
         selector = selector_of(one) if kind.plural in OWNED else None
-        return items(await self.api.many(KINDS["pods"], *where, label_selector=selector)) if selector else []
+        if selector is None:
+            return []
+        try:
+            return items(await self.api.many(KINDS["pods"], *where, label_selector=selector))
+        except ToolError as error:
+            missing.append(f"[its pods can't be read: {error}]")
+            return []
 
     async def _told(self, kind: Kind, name: str, *where: str) -> str:
         """The events of an object; those of a node are in no namespace of ours."""
@@ -159,7 +171,7 @@ class Reader:
         return ToolOutput(events_text(await self.api.events(namespace, **chosen), namespace, name))
 
     async def logs(self, arguments: Arguments) -> ToolOutput:
-        pod, lines, previous = arguments["pod"], arguments["tail_lines"], arguments["previous"]
+        pod, lines, previous = arguments["pod"], min(arguments["tail_lines"], MOST_LINES), arguments["previous"]
         chosen = {"container": arguments["container"]} if "container" in arguments else {}
         if previous:
             chosen["previous"] = True

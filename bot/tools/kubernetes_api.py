@@ -127,17 +127,21 @@ class Api:
     async def rollouts(self, namespace: str, name: str) -> tuple[Object, list[Object]]:
         """A deployment, and the replica sets that its selector finds."""
         deployment = await self.one(KINDS["deployments"], name, namespace)
-        chosen = {"label_selector": selector_of(deployment)}
-        return deployment, items(await self.many(KINDS["replicasets"], namespace, **chosen))
+        kind, chosen = KINDS["replicasets"], {"label_selector": selector_of(deployment)}
+        return deployment, items(await self._pages(kind.group, f"list_{kind.method}", namespace, **chosen))
 
     async def events(self, namespace: str, **query: Any) -> Any:
         """The events of a namespace, or of the whole cluster: up to four pages, as they come in no useful order."""
-        method = "list_namespaced_event" if namespace else "list_event_for_all_namespaces"
-        where, found, more = [namespace] if namespace else [], [], None
-        answer: Any = None
+        if namespace:
+            return await self._pages("core", "list_namespaced_event", namespace, **query)
+        return await self._pages("core", "list_event_for_all_namespaces", **query)
+
+    async def _pages(self, group: str, method: str, *where: str, **query: Any) -> Any:
+        found: list[Object] = []
+        more: Any = None
         for _ in range(MOST_PAGES):
             following: dict[str, Any] = {"_continue": more} if more else {}
-            answer = await self.ask("core", method, *where, limit=self.page, **query, **following)
+            answer = await self.ask(group, method, *where, limit=self.page, **query, **following)
             found += items(answer)
             more = dig(answer, "metadata", "continue")
             if not isinstance(more, str) or not more:

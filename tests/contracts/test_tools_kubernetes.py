@@ -155,6 +155,16 @@ async def test_the_logs_of_a_pod_come_newest_first(tools: dict[str, Tool]) -> No
         await tools["kubernetes_logs"].run({"namespace": "shop", "pod": pod, "container": "sidecar"})
 
 
+async def test_more_lines_than_there_may_be_are_clamped_and_odd_numbers_refused(tools: dict[str, Tool]) -> None:
+    pod = (await get(tools, kind="pods", namespace="shop")).splitlines()[2].split(" | ")[0]
+    asked = {"namespace": "shop", "pod": pod}
+    text = (await tools["kubernetes_logs"].run({**asked, "tail_lines": 1_000_000_000})).text
+    assert 100 < int(text.split()[0]) <= 1_000 and f" lines of {pod}, newest first" in text.splitlines()[0]
+    for wrong in ({"tail_lines": -1}, {"tail_lines": "20"}, {"previous": "false"}):
+        with pytest.raises(ToolError, match=r"^kubernetes_logs: argument "):
+            await tools["kubernetes_logs"].run({**asked, **wrong})
+
+
 async def test_the_logs_before_a_restart_can_be_asked_for(tools: dict[str, Tool]) -> None:
     pod = (await get(tools, kind="pods", namespace="shop")).splitlines()[2].split(" | ")[0]
     with pytest.raises(ToolError, match=r'previous terminated container "gateway" in pod "gateway-.*" not found'):
@@ -263,6 +273,17 @@ def test_a_crashed_container_is_described_with_what_ended_it() -> None:
         "state of a: not ready, waiting (CrashLoopBackOff), restarted 7 times, "
         "before that terminated with exit code 137 (OOMKilled) 30m ago"
     ) in text
+
+
+async def test_what_cannot_be_read_of_a_description_is_said_and_the_rest_is_told(
+    tools: dict[str, Tool], world: World
+) -> None:
+    world.fail("kubernetes", 403, match="/events")
+    world.fail("kubernetes", 403, match="/pods")
+    text = await describe(tools, kind="deployment", namespace="shop", name="gateway")
+    assert "revision: 42" in text
+    assert "\n[its pods can't be read: Kubernetes answered 403: an HTML page" in text
+    assert "\n[its events can't be read: Kubernetes answered 403: an HTML page" in text
 
 
 # --- where it may look -------------------------------------------------------------------------------------------
