@@ -281,10 +281,12 @@ async def test_a_stubborn_server_and_its_children_go_with_the_app(tmp_path: Path
 async def test_closing_while_a_server_hangs_at_its_start_ends_it(tmp_path: Path) -> None:
     server = Connection("own", raw_server(tmp_path, "mute", start_s=25))
     starting = asyncio.create_task(server.start())
-    await until(lambda: (tmp_path / "pid").exists())
+    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
+    assert alive(pid)
     await server.close()
     await starting
-    await until(lambda: not alive(int((tmp_path / "pid").read_text() or "0")))
+    await until(lambda: not alive(pid))
 
 
 async def test_many_calls_at_once_share_the_connection(folder: Path) -> None:
