@@ -179,6 +179,7 @@ Pilothouse demo: a local Slack, one incident, {who}.
   Try      @Pilothouse checkout answers 5xx since 14:05, what is going on?
            reply in its thread: don't look at that host, it's the gateway
            press Stop on its card, or write: stop, wrong cluster
+           finish it: roll it back, and let Olive press Approve
   Explain  {pilothouse} turns list --data {data}
   Check    {pilothouse} doctor --config {config}
   Log      {data / LOG}

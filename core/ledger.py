@@ -1,6 +1,6 @@
 """The decisions about a session, as the core sees them. `storage/ledger` keeps them, in one transaction each.
 
-Every decision locks the one row of its session in a short transaction that awaits only the database. There are five:
+Every decision locks the one row of its session in a short transaction that awaits only the database:
 
     arrive   a message with its disposition, a stop, a decision       (listeners do only this)
     claim    a worker takes the session: lease, attempt, the words that the turn is about

@@ -10,6 +10,7 @@ above it failed; then it is put right, or handed to whoever can put it right (a 
                                                                                   still wanted
     turn_unclaimed    a turn waits and no worker took it                          the bell is rung
     lease_ran_out     a worker went silent with its turn                          the bell is rung, another one claims
+    wait_overdue      a wait for people ran out and no worker took the turn up    its requests end, the bell is rung
     card_unfinished   a settled turn's card is open and the writer leaves it      due again
     card_given_up     ... and Slack takes other messages, but not this one        released, its error is kept
     post_unclear      a post has no outcome                                       the writer looks it up
@@ -38,6 +39,7 @@ class Find(StrEnum):
     TURN_OUT_OF_DATE = "turn_out_of_date"
     TURN_UNCLAIMED = "turn_unclaimed"
     LEASE_RAN_OUT = "lease_ran_out"
+    WAIT_OVERDUE = "wait_overdue"
     CARD_UNFINISHED = "card_unfinished"
     CARD_GIVEN_UP = "card_given_up"
     POST_UNCLEAR = "post_unclear"
@@ -70,6 +72,9 @@ RULES: Mapping[Find, Rule] = {
     ),
     Find.LEASE_RAN_OUT: Rule(
         60, 15, "A worker went silent with its turn; the bell was rung for another one. Are workers down?"
+    ),
+    Find.WAIT_OVERDUE: Rule(
+        60, 15, "Requests for approval ran out and no worker took their turns up; they were ended. Are workers down?"
     ),
     Find.CARD_UNFINISHED: Rule(
         30, 15, "Cards of settled turns are still open; they are due again. Does the writer run, does Slack answer?"

@@ -21,11 +21,12 @@ from core.reconcile import CARD_LAST_S, RULES, Find, right_state
 from core.stop import Fate, Waiting, fate_of
 from core.turn import TurnState
 from storage.database import Database, now, run
+from storage.ledger import requests
 from storage.ledger.common import Ids, Row, begin_turn, lock, one, rows, strongest, unsettled
 from storage.ledger.expire import expire, never_begun
 from storage.ledger.settle import next_words, waiting_words
 from storage.partial import is_open, not_settled, waits
-from storage.tables import attempts, cards, messages, outbox, sessions, settles, stops, switches, turns
+from storage.tables import attempts, cards, messages, outbox, sessions, settles, stops, suspensions, switches, turns
 
 MOST = 500
 """How much one sweep takes on; the rest is there at the next one."""
@@ -231,6 +232,24 @@ async def lease_ran_out(db: Database, ids: Ids) -> list[Found]:
     return [Found(row["key"], SessionId(row["session_id"])) for row in await _look(db, statement)]
 
 
+async def wait_overdue(db: Database, ids: Ids) -> list[Found]:
+    """Turns that wait for people who had their time: their requests end, so that no button outlives them."""
+    statement = (
+        select(suspensions.c.session_id)
+        .where(suspensions.c.ended_at.is_(None), suspensions.c.until <= now() - RULES[Find.WAIT_OVERDUE].after_s)
+        .limit(MOST)
+    )
+    return await _repair(db, ids, await _look(db, statement), _end_wait)
+
+
+async def _end_wait(tx: AsyncConnection, ids: Ids, session: Row) -> bool:
+    turn = await unsettled(tx, SessionId(session["id"]))
+    if turn is None or turn["state"] != TurnState.SUSPENDED.value or await requests.still_waits(tx, turn["id"]):
+        return False
+    await requests.wake(tx, turn["id"], session["now"], stopped=False, steered=False)
+    return True
+
+
 def _workless(free: Any) -> Any:
     """Turns that could run in sessions that are `free`; while operators pause, nobody is expected to claim any."""
     paused = exists().where(switches.c.name == "paused", switches.c.value == "yes")
@@ -335,6 +354,7 @@ SWEEPS: Mapping[Find, Sweep] = {
     Find.TURN_OUT_OF_DATE: turn_out_of_date,
     Find.TURN_UNCLAIMED: turn_unclaimed,
     Find.LEASE_RAN_OUT: lease_ran_out,
+    Find.WAIT_OVERDUE: wait_overdue,
     Find.CARD_UNFINISHED: card_unfinished,
     Find.CARD_GIVEN_UP: card_given_up,
     Find.POST_UNCLEAR: post_unclear,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from bot.slack.escape import code_lines
 from bot.slack.message import (
     SlackMessage,
     actions,
@@ -44,12 +45,14 @@ _PERSON, _GROUP = re.compile(r"[UW][A-Z0-9]+"), re.compile(r"S[A-Z0-9]+")
 def request_message(facts: RequestFacts, approvers: Collection[str]) -> SlackMessage:
     """The post as it stands now. `approvers` are user ids and ids of user groups; they are named while it is open."""
     head = own(headline(facts))
-    given = f"Exactly this: {tool_words(facts.tool)}\n{exact(facts.arguments)}"
-    blocks = [mrkdwn(f"{SIGNS[facts.state]} {bold_first(head)}"), *_quote(given)]
-    if facts.preview:
-        blocks += _quote(f"What it would change:\n{visible(redact(facts.preview))}")
+    given = exact(facts.arguments)
+    blocks = [
+        mrkdwn(f"{SIGNS[facts.state]} {bold_first(head)}"),
+        *_code(f"Exactly this {tool_words(facts.tool)}:", given),
+    ]
     told = [head, quoted(given)]
     if facts.open:
+        blocks += _code("What it would change:", visible(redact(facts.preview))) if facts.preview else []
         why = _why(facts)
         blocks += [context(own(why))] if why else []
         who = _who_may(facts, approvers)
@@ -57,13 +60,15 @@ def request_message(facts: RequestFacts, approvers: Collection[str]) -> SlackMes
         told.insert(1, who)
     elif facts.reason and facts.state is ApprovalState.DENIED:
         reason = f"Reason: {short(redact(facts.reason), REASON_CHARS)}"
-        blocks += _quote(reason)
+        blocks.append(plain(quoted(reason)))
         told.insert(1, quoted(reason))
     return sealed("\n".join(told), blocks)
 
 
-def _quote(text: str) -> list[dict[str, Any]]:
-    return [plain(part) for part in few(cut(quoted(text), SECTION_LIMIT))]
+def _code(label: str, text: str) -> list[dict[str, Any]]:
+    """What somebody else said, as a code block: nothing in it can act, and it can't end it."""
+    block = "\n".join([own(label), "```", *code_lines(text, mrkdwn=True), "```"])
+    return [mrkdwn(part) for part in few(cut(block, SECTION_LIMIT))]
 
 
 def _why(facts: RequestFacts) -> str:

@@ -20,6 +20,7 @@ from core.validator import problems
 from storage.database import Database
 from storage.tables import approvals, calls, sessions, suspensions
 from tests.support.scene import BOT, EVERYTHING, FAST, FakeTool, Scene, answer, scene, tool
+from tests.support.sweeps import Watch
 
 ASK = f"<@{BOT}> checkout answers 5xx, put it right"
 MAY_NOT = replace(EVERYTHING, approve=False)
@@ -372,3 +373,20 @@ async def test_the_wait_does_not_count_as_the_time_of_the_turn(sqlite_database: 
 
 def test_only_who_is_named_may_approve_by_default() -> None:
     assert not Rights().approve
+
+
+async def test_a_request_that_outlives_its_time_is_ended_when_no_worker_comes(database: Database) -> None:
+    lines = [answer("", ("undo", {})), answer("Nobody was there.")]
+    async with scene(database, lines, [change()], approvals=asking()) as thread:
+        watch = Watch(database)
+        await thread.say(ASK)
+        await thread.asked()
+        assert await watch.found() == {}
+        await thread.ledger.pause(True, "U0OPERATOR")
+        async with database.transaction() as tx:
+            await tx.execute(update(suspensions).values(until=1.0))
+        assert await watch.found() == {"wait_overdue": 1}
+        assert await states(thread) == ["expired"]
+        assert [row["kind"] for row in await thread.rows("outbox")].count("rewrite") == 1
+        await thread.ledger.pause(False, "U0OPERATOR")
+        assert await thread.settled() == ["completed"]

@@ -71,7 +71,7 @@ def _outcome(tried: Taken, seen: Sequence[Taken]) -> str:
         f"- 5xx per second of checkout over the last minute: {numbers}",
     ]
     if any(taken.look.tool == "prometheus_range" and taken.state is State.SEEN for taken in seen):
-        lines.append("- The chart above shows the last half hour.")
+        lines.append("- A chart of the last half hour is in this thread.")
     unread = [taken for taken in seen if taken.state in (State.FAILED, State.CANCELLED)]
     if unread:
         lines.append("- Not everything could be read; ask me again in a minute.")

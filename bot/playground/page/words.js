@@ -68,5 +68,5 @@ export const FIRST_MOVES = {
   channel: ["@{bot} checkout answers 5xx since 14:05, what is going on?"],
   direct: ["checkout answers 5xx since 14:05, what is going on?"],
   alert: ["@{bot} what is this?"],
-  thread: ["don't look at that host, it's the gateway", "stop, wrong cluster", "刹车"],
+  thread: ["don't look at that host, it's the gateway", "roll it back", "stop, wrong cluster", "刹车"],
 };
