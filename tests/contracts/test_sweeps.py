@@ -211,7 +211,7 @@ async def test_a_post_without_outcome_is_counted(thread: Scene, watch: Watch) ->
 
 async def test_of_two_processes_one_sweeps(thread: Scene, watch: Watch) -> None:
     other = Watch(thread.db, owner="worker-2")
-    assert len(await watch.sweeps.once()) == 9
+    assert len(await watch.sweeps.once()) == len(RULES)
     assert await other.sweeps.once() == {}
     await watch.sweeps.stop()
     assert len(await other.sweeps.once()) == 9
