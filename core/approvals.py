@@ -24,6 +24,8 @@ from core.messages import UserId
 from core.ports import Tier
 
 VALID_S = 900.0
+BY_CONFIGURATION = "configuration"
+"""Who approved what needs no approval of a person."""
 
 
 class ApprovalState(StrEnum):

@@ -20,6 +20,7 @@ from core.redaction import redact_values
 from core.trace import trace_id
 from storage.database import Database, now
 from storage.tables import (
+    approvals,
     attempts,
     automation,
     calls,
@@ -226,6 +227,10 @@ def _parts(turn: Row) -> Mapping[str, Select[Any]]:
         "attempts": select(attempts).where(attempts.c.turn_id == own).order_by(attempts.c.number),
         "entries": select(entries).where(entries.c.turn_id == own).order_by(entries.c.seq),
         "calls": select(calls).where(calls.c.turn_id == own).order_by(calls.c.step, calls.c.position),
+        "approvals": select(approvals, calls.c.tool, calls.c.step)
+        .join(calls, calls.c.id == approvals.c.call_row)
+        .where(approvals.c.turn_id == own)
+        .order_by(approvals.c.number),
         "posts": select(outbox)
         .where(or_(outbox.c.turn_id == own, and_(outbox.c.turn_id.is_(None), meanwhile(outbox, "created_at"))))
         .order_by(outbox.c.id),

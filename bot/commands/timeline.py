@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from bot.commands.output import shorten
+from core.approvals import BY_CONFIGURATION, approval_id
 from core.card_words import ended_at
 
 Row = Mapping[str, Any]
@@ -51,7 +52,10 @@ class Event:
 
 def timeline(story: Mapping[str, Any]) -> list[Event]:
     """Everything of one turn, in order."""
-    parts = (_begin, _messages, _stops, _attempts, _entries, _calls, _repairs, _settle, _after, _posts, _card)
+    parts = (
+        *(_begin, _messages, _stops, _attempts, _entries, _calls, _approvals, _repairs),
+        *(_settle, _after, _posts, _card),
+    )
     events = [event for part in parts for event in part(story)]
     return sorted(events, key=lambda event: (event.at, event.rank))
 
@@ -187,6 +191,19 @@ def _calls(story: Mapping[str, Any]) -> Iterator[Event]:
         took = "" if row["duration_ms"] is None else f" after {row['duration_ms'] / 1000:.2f} s"
         result = shorten(row["output_summary"] or "", WORDS)
         yield Event(row["ended_at"], Rank.CALL_ENDED, "call", f"{name} {row['status']}{took}: {result}")
+
+
+def _approvals(story: Mapping[str, Any]) -> Iterator[Event]:
+    for row in story["approvals"]:
+        name = f"{approval_id(row['number'])} for {row['tool']} of step {row['step']}"
+        if row["decided_by"] == BY_CONFIGURATION:
+            yield Event(row["created_at"], Rank.CALL_ENDED, "approval", f"{name} approved by the configuration")
+            continue
+        yield Event(row["created_at"], Rank.CALL_ENDED, "approval", f"{name} asked; digest {row['digest'][:12]}")
+        if row["ended_at"] is not None:
+            by = f" by {_who(row['decided_by'])}" if row["decided_by"] else ""
+            why = f": {shorten(row['reason'], WORDS)}" if row["reason"] else ""
+            yield Event(row["ended_at"], Rank.STOP, "approval", f"{name} {row['state']}{by}{why}")
 
 
 def _repairs(story: Mapping[str, Any]) -> Iterator[Event]:

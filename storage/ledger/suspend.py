@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import bindparam, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.approvals import ApprovalState, Request, digest
+from core.approvals import BY_CONFIGURATION, ApprovalState, Request, digest
 from core.control import Mail
 from core.gateway import CallResult
 from core.ledger import Claimed
@@ -22,9 +22,6 @@ from storage.ledger.common import Ids, end, fence, mail_of
 from storage.ledger.open import call_row_id
 from storage.ledger.outgoing import request_row
 from storage.tables import approvals, outbox, sessions, suspensions, turns
-
-BY_CONFIGURATION = "configuration"
-"""Who approved what needs no approval of a person."""
 
 NEW_SUSPENSION, NEW_APPROVAL, NEW_POST = insert(suspensions), insert(approvals), insert(outbox)
 WAIT = update(turns).where(turns.c.id == bindparam("turn")).values(state="suspended")

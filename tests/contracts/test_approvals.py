@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from bot.commands.timeline import timeline
 from core.approvals import ApprovalPolicy
 from core.errors import ToolError
 from core.ledger import Frozen
-from core.messages import Action, ChannelId, Level, Rights, SessionId
+from core.messages import Action, ChannelId, Level, Rights, SessionId, TurnId
 from core.notices import Notice
 from core.ports import Tier, ToolOutput
 from core.validator import problems
 from storage.database import Database
+from storage.reports import turn_story
 from storage.tables import approvals, calls, sessions, suspensions
 from tests.support.scene import BOT, EVERYTHING, FAST, FakeTool, Scene, answer, scene, tool
 from tests.support.sweeps import Watch
@@ -390,3 +392,16 @@ async def test_a_request_that_outlives_its_time_is_ended_when_no_worker_comes(da
         assert [row["kind"] for row in await thread.rows("outbox")].count("rewrite") == 1
         await thread.ledger.pause(False, "U0OPERATOR")
         assert await thread.settled() == ["completed"]
+
+
+async def test_the_story_of_a_turn_tells_who_was_asked_and_who_decided(sqlite_database: Database) -> None:
+    async with scene(sqlite_database, [answer("", ("undo", {})), DONE], [change()], approvals=asking()) as thread:
+        await thread.say(ASK)
+        await thread.asked()
+        await thread.say("deny too late for that", who="U0ONCALL")
+        await thread.settled()
+        async with sqlite_database.reading() as tx:
+            story = await turn_story(tx, TurnId((await thread.rows("turns"))[0]["id"]))
+        told = [event.words for event in timeline(story) if event.what == "approval"]
+        assert told[0].startswith("ap-1 for undo of step 1 asked; digest ")
+        assert told[1] == "ap-1 for undo of step 1 denied by @U0ONCALL: too late for that"

@@ -214,7 +214,7 @@ async def test_of_two_processes_one_sweeps(thread: Scene, watch: Watch) -> None:
     assert len(await watch.sweeps.once()) == len(RULES)
     assert await other.sweeps.once() == {}
     await watch.sweeps.stop()
-    assert len(await other.sweeps.once()) == 9
+    assert len(await other.sweeps.once()) == len(RULES)
 
 
 async def test_the_timetable_sweeps_until_it_is_stopped(thread: Scene) -> None:
