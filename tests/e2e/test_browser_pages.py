@@ -1,117 +1,35 @@
-"""Pages in a real Chromium: what is read, what is not let out, and that nothing leaves once it was stopped."""
+"""Pages in a real Chromium: what is read of them, what they can't do, and their limits."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import os
-import signal
 import socket
 import struct
-import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from bot.browser import Chromium, executable
-from bot.browser_page import Bounds
-from bot.tools.browser import tools
-from core.errors import ToolError
-from core.gateway import Call, CallResult, CallStatus, Gateway
-from core.limits import Limits
-from core.ports import Tool, ToolOutput
+from core.gateway import CallStatus
+from tests.support.browsing import House, anew, browsing, call
 from tests.support.processes import until
-from tests.support.site import DOCS, EVIL, LISTED, REBOUND, Sites, sites
+from tests.support.site import DOCS, EVIL, REBOUND
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-BOUNDS = Bounds(load_s=40.0, call_s=50.0, settle_s=3.0)
-LIMITS = Limits(tool_timeout_s=120.0)
-ROOT = Path(__file__).parents[2]
-
-
-@dataclass
-class House:
-    """The sites, and one Chromium under their rules. `opened` and `pictured` open a page outside of any turn."""
-
-    sites: Sites
-    chromium: Chromium
-    tools: list[Tool]
-
-    async def opened(self, path: str, host: str = DOCS) -> str:
-        return (await self.tools[0].run({"url": self.sites.url(path, host)})).text
-
-    async def refused(self, path: str, host: str = DOCS) -> str:
-        with pytest.raises(ToolError) as caught:
-            await self.opened(path, host)
-        return str(caught.value)
-
-    def turn(self) -> Gateway:
-        """The gateway of a new turn."""
-        return Gateway([Patient(tool) for tool in self.tools], LIMITS, asyncio.get_running_loop().time).limited(
-            LIMITS
-        )
-
-    async def contexts(self) -> int:
-        return len((await self.chromium.running()).contexts)
-
-
-@dataclass
-class Patient:
-    """A browser tool whose calls may take longer: machines that run tests are busy."""
-
-    tool: Any
-
-    @property
-    def spec(self) -> Any:
-        return replace(self.tool.spec, timeout_s=120.0)
-
-    def for_turn(self, turn: object) -> Any:
-        return PatientTurn(self.tool.for_turn(turn))
-
-    async def run(self, arguments: Any) -> ToolOutput:
-        found: ToolOutput = await self.tool.run(arguments)
-        return found
-
-    async def health(self) -> str | None:
-        return None
-
-
-class PatientTurn(Patient):
-    """`Patient` in one turn."""
-
-    async def close(self) -> None:
-        await self.tool.close()
-
-
-def call(url: str, tool: str = "browser_open") -> Call:
-    return Call(0, "toolu_1", tool, {"url": url}, "read", True, url)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def made() -> AsyncIterator[House]:
-    if executable() is None and not os.environ.get("CI"):
-        pytest.skip("there is no Chromium on this machine")
-    async with sites() as found:
-        chromium = Chromium(found.guard(), BOUNDS)
-        yield House(found, chromium, tools(chromium, LISTED, lambda: 1_790_000_000.0))
-        await chromium.close()
+    async with browsing() as found:
+        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def house(made: House) -> AsyncIterator[House]:
-    """The house, with sites that nobody has asked for anything."""
-    fresh = Sites()
-    made.sites.pages, made.sites.heard, made.sites.cookies = fresh.pages, fresh.heard, fresh.cookies
-    made.sites.addresses.clear()
-    made.sites.addresses.update(fresh.addresses)
-    yield made
-    await until(lambda: not made.chromium._closing)
+    async with anew(made) as found:
+        yield found
 
 
 # -- what is read
@@ -244,6 +162,16 @@ async def test_what_is_listed_comes_through_the_same_ways(house: House) -> None:
     assert came == {way[2:] for way in wanted}
 
 
+async def test_what_a_page_only_announces_is_neither_looked_up_nor_connected_to(house: House) -> None:
+    house.sites.pages["/page"] = """<link rel=dns-prefetch href="//{evil}"><link rel=preconnect href="http://{evil}">
+      <link rel=prefetch href="http://{evil}/x"><a ping="http://{evil}/x" href="#here" id="here">x</a>
+      <p>What it says.</p>
+      <script type="speculationrules">{"prerender": [{"urls": ["/next", "http://{evil}/x"]}]}</script>
+      <script>here.click()</script>"""
+    assert "What it says." in await house.opened("/page")
+    assert house.sites.hosts() == {DOCS} and EVIL not in house.sites.looked_up
+
+
 async def test_what_a_worker_asks_for_is_checked_like_the_rest(house: House) -> None:
     house.sites.pages["/page"] = """<p id="said">waits</p><script>
       const text = `fetch('http://{evil}/x', {mode: 'no-cors'})
@@ -342,7 +270,7 @@ async def test_no_packet_leaves_past_the_door(house: House) -> None:
 
 
 async def test_what_is_there_when_the_time_is_up_is_read(house: House) -> None:
-    chromium = Chromium(house.sites.guard(), replace(BOUNDS, load_s=6.0))
+    chromium = house.another(load_s=6.0)
 
     async def never(_request: web.Request) -> web.Response:
         await asyncio.sleep(600)
@@ -350,7 +278,7 @@ async def test_what_is_there_when_the_time_is_up_is_read(house: House) -> None:
 
     house.sites.pages |= {"/page": "<p>First part.</p><img src='/never'>", "/never": never}
     try:
-        found = await tools(chromium, LISTED, lambda: 0.0)[0].run({"url": house.sites.url("/page")})
+        found = await house.turn(chromium).run(call(house.sites.url("/page")))
     finally:
         await chromium.close()
     assert "First part." in found.text
@@ -359,7 +287,7 @@ async def test_what_is_there_when_the_time_is_up_is_read(house: House) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 async def test_a_page_that_never_ends_is_cut_at_its_size_also_when_it_is_packed(house: House, packed: bool) -> None:
-    chromium = Chromium(house.sites.guard(), replace(BOUNDS, load_bytes=2_000_000))
+    chromium = house.another(load_bytes=2_000_000)
     body = b"<p>The beginning.</p><!--" + b"x" * 60_000_000
 
     async def bomb(_request: web.Request) -> web.Response:
@@ -368,7 +296,7 @@ async def test_a_page_that_never_ends_is_cut_at_its_size_also_when_it_is_packed(
 
     house.sites.pages["/bomb"] = bomb
     try:
-        found = await tools(chromium, LISTED, lambda: 0.0)[0].run({"url": house.sites.url("/bomb")})
+        found = await house.turn(chromium).run(call(house.sites.url("/bomb")))
     finally:
         await chromium.close()
     assert "This is not the whole page: it has more than 2 MB." in found.text
@@ -376,11 +304,9 @@ async def test_a_page_that_never_ends_is_cut_at_its_size_also_when_it_is_packed(
 
 
 async def test_a_page_that_never_gives_the_browser_back_ends_its_call_and_not_the_browser(house: House) -> None:
-    chromium = Chromium(house.sites.guard(), replace(BOUNDS, load_s=4.0, call_s=6.0))
+    chromium = house.another(load_s=4.0, call_s=6.0)
     house.sites.pages |= {"/busy": "<p>x</p><script>while (true);</script>", "/page": "<p>What it says.</p>"}
-    turn = Gateway([Patient(one) for one in tools(chromium, LISTED, lambda: 0.0)], LIMITS, lambda: 0.0).limited(
-        LIMITS
-    )
+    turn = house.turn(chromium)
     try:
         await chromium.running()
         found = await turn.run(call(house.sites.url("/busy")))
@@ -397,189 +323,3 @@ async def test_a_download_is_not_taken(house: House) -> None:
 
     house.sites.pages["/file"] = file
     assert "Not opened: content-type: that is a download" in await house.refused("/file")
-
-
-# -- turns
-
-
-async def test_calls_of_one_turn_share_their_cookies_and_two_turns_do_not(house: House) -> None:
-    async def page(request: web.Request) -> web.Response:
-        response = web.Response(text=f"visits: {request.cookies.get('visits', 'none')}", content_type="text/html")
-        response.set_cookie("visits", "one")
-        return response
-
-    house.sites.pages["/page"] = page
-    first, second = house.turn(), house.turn()
-    url = house.sites.url("/page")
-    said = [(await turn.run(call(url))).text for turn in (first, first, second)]
-    assert ["visits: none" in said[0], "visits: one" in said[1], "visits: none" in said[2]] == [True] * 3
-    assert await house.contexts() == 2
-    await first.close()
-    assert await house.contexts() == 1
-    assert "visits: none" in (await first.run(call(url))).text
-    await first.close()
-    await second.close()
-    assert await house.contexts() == 0
-
-
-async def test_calls_of_one_batch_run_beside_each_other_in_one_context(house: House) -> None:
-    turn, met = house.turn(), asyncio.Barrier(3)
-
-    async def page(request: web.Request) -> web.Response:
-        async with asyncio.timeout(60):
-            await met.wait()
-        return web.Response(text=f"<p>This is {request.query['n']}.</p>", content_type="text/html")
-
-    house.sites.pages["/page"] = page
-    found = await asyncio.gather(*(turn.run(call(house.sites.url(f"/page?n={n}"))) for n in range(3)))
-    assert [f"This is {n}." in one.text for n, one in enumerate(found)] == [True] * 3
-    assert await house.contexts() == 1
-    await turn.close()
-
-
-POLLS = """<p>polls</p><script>
-  const work = `const ask = () => fetch('${location.origin}/work?PAGE').finally(() => setTimeout(ask, 50)); ask();`;
-  const ask = () => fetch('/poll?PAGE', {cache: 'no-store'}).finally(() => setTimeout(ask, 50));
-  ask(); new Worker(URL.createObjectURL(new Blob([work])));
-  addEventListener('pagehide', () => navigator.sendBeacon('/left?PAGE', 'x'));
-</script>"""
-FOR_EVER = Bounds(load_s=300.0, call_s=310.0, settle_s=300.0)
-
-
-async def stopped(task: asyncio.Task[CallResult]) -> None:
-    """What a stop does with a call that may be interrupted."""
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_no_request_of_a_page_leaves_after_the_stop(house: House) -> None:
-    def came(name: str) -> int:
-        return sum(path.endswith(f"?{name}") for _, path in house.sites.heard)
-
-    house.sites.pages |= {f"/{name}": POLLS.replace("PAGE", name) for name in ("stopped", "other")}
-    turn, other = house.turn(), house.turn()
-    house.chromium.bounds = FOR_EVER
-    running = asyncio.ensure_future(turn.run(call(house.sites.url("/stopped"))))
-    goes_on = asyncio.ensure_future(other.run(call(house.sites.url("/other"))))
-    try:
-        await until(lambda: min(came("stopped"), came("other")) >= 10, timeout_s=50)
-        assert await house.contexts() == 2
-        await stopped(running)
-        contexts, at_the_stop, elsewhere = await house.contexts(), came("stopped"), came("other")
-        await until(lambda: came("other") >= elsewhere + 40, timeout_s=50)
-        assert (contexts, came("stopped")) == (1, at_the_stop)
-        assert not any(path.startswith("/left") for _, path in house.sites.heard)
-        await stopped(goes_on)
-        assert await house.contexts() == 0
-    finally:
-        house.chromium.bounds = BOUNDS
-        await asyncio.gather(turn.close(), other.close())
-
-
-async def test_a_stop_while_the_browser_starts_leaves_no_context(house: House) -> None:
-    chromium = Chromium(house.sites.guard(), BOUNDS)
-    turn = Gateway(tools(chromium, LISTED, lambda: 0.0), LIMITS, lambda: 0.0).limited(LIMITS)
-    house.sites.pages["/page"] = "<p>x</p>"
-    try:
-        task = asyncio.ensure_future(turn.run(call(house.sites.url("/page"))))
-        await until(lambda: chromium._starting is not None)
-        await stopped(task)
-        assert not (await chromium.running()).contexts
-        await until(lambda: not chromium._closing)
-        assert not (await chromium.running()).contexts and house.sites.heard == []
-    finally:
-        await chromium.close()
-
-
-# -- the process
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes that `pid` has started, and those that they have."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-        except (ValueError, OSError):
-            continue
-    found: set[int] = set()
-    while grown := {child for child, parent in parents.items() if parent in found | {pid}} - found:
-        found |= grown
-    return found
-
-
-def alive(pids: set[int]) -> bool:
-    """Whether one of them still runs; a dead one that nobody has looked after yet does not."""
-    for pid in pids:
-        try:
-            if (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                return True
-        except OSError:
-            continue
-    return False
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_no_process_is_left_when_the_browser_is_closed(house: House) -> None:
-    house.sites.pages["/page"] = "<p>x</p>"
-    before = descendants(os.getpid())
-    chromium = Chromium(house.sites.guard(), BOUNDS)
-    await tools(chromium, LISTED, lambda: 0.0)[0].run({"url": house.sites.url("/page")})
-    started = descendants(os.getpid()) - before
-    assert started
-    await chromium.close()
-    await until(lambda: not alive(started))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_a_browser_that_died_is_started_again(house: House) -> None:
-    house.sites.pages["/page"] = "<p>What it says.</p>"
-    chromium = Chromium(house.sites.guard(), BOUNDS)
-    turn = Gateway([Patient(one) for one in tools(chromium, LISTED, lambda: 0.0)], LIMITS, lambda: 0.0).limited(
-        LIMITS
-    )
-    before = descendants(os.getpid())
-    try:
-        assert "What it says." in (await turn.run(call(house.sites.url("/page")))).text
-        browser = await chromium.running()
-        for pid in descendants(os.getpid()) - before:
-            if b"chromium" in (Path("/proc") / str(pid) / "cmdline").read_bytes().partition(b"\0")[0]:
-                os.kill(pid, signal.SIGKILL)
-        await until(lambda: not browser.is_connected())
-        assert "What it says." in (await turn.run(call(house.sites.url("/page")))).text
-    finally:
-        await chromium.close()
-
-
-WORKER = """
-import asyncio, sys, time
-from bot.browser import Chromium
-from bot.browser_page import Bounds
-from bot.web_proxy import WebProxy
-
-async def main():
-    guard = WebProxy(["127.0.0.1"], now=time.time, clock=time.monotonic, networks=("127.0.0.0/8",),
-                     ports=frozenset({int(sys.argv[1])}))
-    chromium = Chromium(guard, Bounds(load_s=60, call_s=90, settle_s=60))
-    await chromium.visit(asyncio.current_task()).look(f"http://127.0.0.1:{sys.argv[1]}/worker")
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-async def test_a_worker_that_is_killed_takes_its_browser_with_it(house: House) -> None:
-    house.sites.pages["/worker"] = POLLS.replace("PAGE", "worker")
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WORKER, str(house.sites.port), cwd=ROOT, env=dict(os.environ)
-    )
-    try:
-        await house.sites.asked("/poll", 5)
-        started = descendants(worker.pid)
-        assert len(started) > 2
-    finally:
-        worker.kill()
-        await worker.wait()
-    await until(lambda: not alive(started))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,12 +22,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @dataclass
 class Sites:
     """`pages` are what is served by path; {docs} and {evil} in a text stand for the sites. `heard` is every request,
-    as host and path with query, in order; `cookies` those that came with it. `addresses` is what names mean now."""
+    as host and path with query, in order. `addresses` is what names mean now, `looked_up` what was asked of them."""
 
     pages: dict[str, str | Handler] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=lambda: {DOCS: "127.0.0.1", EVIL: "127.0.0.1"})
     heard: list[tuple[str, str]] = field(default_factory=list)
-    cookies: list[Mapping[str, str]] = field(default_factory=list)
+    looked_up: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
     port: int = 0
 
@@ -57,13 +57,13 @@ class Sites:
         )
 
     def _look_up(self, host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        self.looked_up.append(host)
         if host not in self.addresses:
             raise socket.gaierror("no such name")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.addresses[host], port))]
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         self.heard.append((str(request.host).partition(":")[0], request.path_qs))
-        self.cookies.append(dict(request.cookies))
         self.agents.append(request.headers.get("User-Agent", ""))
         page = self.pages.get(request.path, "")
         if not isinstance(page, str):
