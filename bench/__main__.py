@@ -11,13 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import crowd, cuts, histories, start, turns
+from bench import crowd, cuts, gateway, histories, start, turns
 from bench.figures import Figure, as_json, show
 from bench.machine import this_machine
 
 PARTS: Mapping[str, Callable[[Path], Awaitable[list[Figure]]]] = {
     "turns": turns.measure,
     "cuts": cuts.measure,
+    "gateway": gateway.measure,
     "crowd": crowd.measure,
     "start": start.measure,
     "histories": histories.measure,

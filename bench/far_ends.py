@@ -47,7 +47,10 @@ def script(body: dict[str, Any], number: int) -> Reply:
     if answered >= int(plan.get("rounds", 3)):
         return say(ANSWER) + before
     tool = plan.get("tool", "probe")
-    calls = [call(tool, query=f"{QUERY} # {n}", start="-1h", step="30s") for n in range(int(plan.get("calls", 3)))]
+    calls = [
+        call(tool, query=f"{QUERY} # {answered}.{n}", start="-1h", step="30s")
+        for n in range(int(plan.get("calls", 3)))
+    ]
     return sum(calls, say(SPOKEN)) + before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
 
 import lxml.html
@@ -10,23 +11,28 @@ from lxml.etree import ParserError
 
 from core.evidence import clean
 
-NOISE = (
-    "//script|//style|//noscript|//template|//svg|//iframe|//nav|//footer|//aside|//form"
-    "|//header[not(ancestor::main)]"
-)
+NOISE = ("script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "aside", "form", "header")
+CHARSETS = ("ascii", "big5", "cp", "euc", "gb", "iso8859", "iso2022", "koi8", "latin", "mac", "shift_jis", "utf")
+"""How the names of encodings begin that pages are written in; others do something else to bytes."""
 MAIN = ("//main", "//*[@role='main']", "//article", "//body")
 CUT = "\n\n[cut: the page goes on]"
 
 
 def markdown_of(body: bytes, charset: str, *, html: bool, limit: int) -> str:
     """The page's text, at most `limit` characters. Never raises for what a page does."""
-    try:
-        text = body.decode(charset, "replace")
-    except LookupError:
-        text = body.decode("utf-8", "replace")
+    text = body.decode(_encoding(charset), "replace")
     if html:
         text = _converted(text)
     return beginning(clean(text.strip(), limit), limit)
+
+
+def _encoding(charset: str) -> str:
+    """The encoding that a page names, if it is one."""
+    try:
+        name = codecs.lookup(charset).name.replace("-", "_")
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if name.startswith(CHARSETS) else "utf-8"
 
 
 def beginning(text: str, limit: int) -> str:
@@ -39,8 +45,9 @@ def _converted(text: str) -> str:
         page: Any = lxml.html.document_fromstring(text.encode("utf-8"), parser=lxml.html.HTMLParser(encoding="utf-8"))
     except (ParserError, ValueError):
         return ""
-    for noise in page.xpath(NOISE):
-        noise.drop_tree()
+    for noise in list(page.iter(*NOISE)):
+        if noise.tag != "header" or next(noise.iterancestors("main"), None) is None:
+            noise.drop_tree()
     title = page.findtext(".//title") or ""
     main = next((found[0] for path in MAIN if (found := page.xpath(path))), page)
     rest = lxml.html.tostring(main, encoding="unicode")

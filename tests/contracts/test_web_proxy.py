@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from bot.tools.web import tools
+from bot.web_page import markdown_of
 from bot.web_proxy import BYTES, PAGE_CHARS, Refused, WebProxy, allowed
 from core.errors import ToolError
 
@@ -321,3 +322,30 @@ async def test_a_page_is_kept_whole_while_the_model_reads_its_beginning_and_its_
         assert first.snapshot is not None and first.snapshot == again.snapshot
         assert first.snapshot.url == f"{base}/page" and len(first.snapshot.digest) == 64
         assert len(first.snapshot.text) == 99_999 and len(first.text) < PAGE_CHARS + 300
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "reads"),
+    [
+        ("windows-1251", "привет".encode("cp1251"), "привет"),
+        ("Shift_JIS", "障害".encode("shift_jis"), "障害"),
+        ("UTF-16", "hello".encode("utf-16"), "hello"),
+        *[
+            (odd, b"hello", "hello")
+            for odd in ("idna", "punycode", "zlib", "rot13", "undefined", "no-such", "a\x00b")
+        ],
+    ],
+)
+def test_a_page_is_read_in_its_own_encoding_and_nothing_else_is_taken_for_one(
+    charset: str, body: bytes, reads: str
+) -> None:
+    assert markdown_of(body, charset, html=False, limit=100) == reads
+
+
+def test_what_stands_around_the_content_goes_and_the_heading_of_the_content_stays() -> None:
+    noise = "".join(
+        f"<{tag}>noise</{tag}>" for tag in ("nav", "footer", "aside", "form", "script", "style", "header")
+    )
+    page = f"<body>{noise}<main><header><h1>Roll back</h1></header><p>Use undo.</p>{noise[:22]}</main></body>"
+    found = markdown_of(page.encode(), "utf-8", html=True, limit=1_000)
+    assert found == "# Roll back\n\nUse undo."
