@@ -175,6 +175,23 @@ class Api:
         async with response:
             return await whole(response, NAME)
 
+    async def may_patch(self, kind: Kind, name: str, namespace: str) -> bool:
+        """False when the cluster says that our identity has no right to; a cluster that doesn't say is believed."""
+        about = {"verb": "patch", "group": kind.group, "resource": kind.plural, "namespace": namespace, "name": name}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": about},
+        }
+        try:
+            answer = await self._whole(
+                "authorization", "create_self_subject_access_review", longest_s=HEALTH_S, body=body
+            )
+            said = decoded(NAME, answer)
+        except (aiohttp.ClientError, OSError, ValueError, ToolError):
+            return True
+        return dig(said, "status", "allowed") is not False
+
     async def patch(
         self, kind: Kind, name: str, namespace: str, steps: list[Object], happened: Callable[[Object], bool]
     ) -> Object:

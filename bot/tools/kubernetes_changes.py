@@ -115,13 +115,16 @@ class Changer:
     now: Callable[[], float]
 
     async def show_rollback(self, arguments: Arguments) -> str:
-        return (await self._rollback(arguments)).shown
+        plan = await self._rollback(arguments)
+        return await self._shown(DEPLOYMENTS, arguments["deployment"], arguments, plan)
 
     async def show_restart(self, arguments: Arguments) -> str:
-        return (await self._restart(*_workload(arguments, RESTARTED), arguments)).shown
+        kind, name = _workload(arguments, RESTARTED)
+        return await self._shown(kind, name, arguments, await self._restart(kind, name, arguments))
 
     async def show_scale(self, arguments: Arguments) -> str:
-        return (await self._scale(*_workload(arguments, SCALED), arguments)).shown
+        kind, name = _workload(arguments, SCALED)
+        return await self._shown(kind, name, arguments, await self._scale(kind, name, arguments))
 
     async def roll_back(self, arguments: Arguments) -> ToolOutput:
         namespace, name = arguments["namespace"], arguments["deployment"]
@@ -153,6 +156,16 @@ class Changer:
             found = None
         scalers = items(found) if found is not None else None
         return plans.scale(kind, one, arguments["from_replicas"], arguments["replicas"], scalers, self.now())
+
+    async def _shown(self, kind: Kind, name: str, arguments: Arguments, plan: Plan) -> str:
+        """What a person decides on. Nobody is asked about what the cluster would not let us do."""
+        namespace = arguments["namespace"]
+        if not await self.api.may_patch(kind, name, namespace):
+            raise ToolError(
+                f"The cluster does not let this bot change {kind.title} {namespace}/{name} (it may not patch "
+                f"{kind.plural} there), so nobody was asked. A person must do it, or give it the right."
+            )
+        return plan.shown
 
     async def _change(self, kind: Kind, name: str, namespace: str, plan: Plan) -> ToolOutput:
         await self.api.patch(kind, name, namespace, plan.steps, plan.happened)

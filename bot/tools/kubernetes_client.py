@@ -13,6 +13,7 @@ import aiohttp
 from kubernetes_asyncio.client import (
     ApiClient,
     AppsV1Api,
+    AuthorizationV1Api,
     AutoscalingV2Api,
     BatchV1Api,
     Configuration,
@@ -30,6 +31,7 @@ GROUPS = {
     "apps": AppsV1Api,
     "batch": BatchV1Api,
     "autoscaling": AutoscalingV2Api,
+    "authorization": AuthorizationV1Api,
     "version": VersionApi,
 }
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -70,8 +70,8 @@ def rollback(kind: Kind, one: Object, sets: Sequence[Object], old: int, wanted: 
         f"Roll back {what}: revision {old} → the template of revision {target}, as a new revision",
         *ends,
         *_replaced(one),
-        template_diff(before, after, f"{full_name(one)} revision {old}", f"{full_name(one)} revision {target}"),
         "Only the pod template goes back: config maps, secrets and databases that it uses stay as they are.",
+        template_diff(before, after, f"{full_name(one)} revision {old}", f"{full_name(one)} revision {target}"),
     ]
     done = f"{what}: rolled back from revision {old} to the template of revision {target}."
     return Plan(steps, redact("\n".join(shown)), done, lambda seen: pairs(seen, "spec", "template") == after)

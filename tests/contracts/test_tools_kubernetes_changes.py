@@ -87,6 +87,7 @@ async def test_a_rollback_is_shown_as_the_difference_of_the_pod_templates(
         "42: PLAT-2291: tighten upstream timeouts, first used 16m ago\n"
         "41: PLAT-2267: route /catalog/v2, first used 6d4h ago\n"
         "pods are replaced by RollingUpdate (maxSurge 1, maxUnavailable 0)\n"
+        "Only the pod template goes back: config maps, secrets and databases that it uses stay as they are.\n"
         "--- shop/gateway revision 42\n"
         "+++ shop/gateway revision 41\n"
         "@@ -21,5 +21,5 @@\n"
@@ -95,8 +96,7 @@ async def test_a_rollback_is_shown_as_the_difference_of_the_pod_templates(
         "-    - --routes=/etc/gateway/routes-r42.yaml\n"
         "+    - --routes=/etc/gateway/routes-r41.yaml\n"
         "     volumeMounts:\n"
-        "     - name: routes\n"
-        "Only the pod template goes back: config maps, secrets and databases that it uses stay as they are."
+        "     - name: routes"
     )
     assert patches() == 0
 
@@ -281,6 +281,30 @@ async def test_the_most_replicas_are_the_operators_to_say(world: World) -> None:
         tool = changes(cluster, world, most_replicas=4)["kubernetes_scale"]
         with pytest.raises(ToolError, match="5 is greater than the maximum of 4"):
             await tool.run(MORE)
+
+
+# --- rights ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("kubernetes_rollback", BACK), ("kubernetes_rollout_restart", AGAIN), ("kubernetes_scale", MORE)],
+)
+async def test_nobody_is_asked_about_what_the_cluster_would_not_let_us_do(
+    world: World, tools: Tools, name: str, arguments: dict[str, Any]
+) -> None:
+    world.may_change = False
+    with pytest.raises(ToolError, match=r"does not let this bot change deployment shop/\w+ \(it may not patch"):
+        await tools[name].preview(arguments)
+    with pytest.raises(ToolError, match=r"answered 403: .* cannot patch .*\. Nothing was changed"):
+        await tools[name].run(arguments)
+    assert len(world.incident.rollouts["gateway"]) == 4 and world.incident.replicas("catalog", world.now()) == 3
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+async def test_a_cluster_that_does_not_tell_rights_is_believed(world: World, tools: Tools, status: int) -> None:
+    world.fail("kubernetes", status, match="selfsubjectaccessreviews")
+    assert (await tools["kubernetes_scale"].preview(MORE)).startswith("Scale deployment shop/catalog")
 
 
 # --- when the end is not seen ------------------------------------------------------------------------------------

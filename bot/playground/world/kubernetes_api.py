@@ -12,7 +12,16 @@ from typing import Any
 from aiohttp import web
 
 from bot.playground.world.incident import Incident
-from bot.playground.world.kubernetes_changes import PATCHED, Parameters, Patch, Refused, apply, status_object
+from bot.playground.world.kubernetes_changes import (
+    PATCHED,
+    REVIEWS,
+    Body,
+    Parameters,
+    Refused,
+    apply,
+    reviewed,
+    status_object,
+)
 from bot.playground.world.logs import Stream, stamp
 from bot.playground.world.objects import objects
 
@@ -59,7 +68,7 @@ def answer(
     incident: Incident,
     streams: Sequence[Stream],
     now: float,
-    patch: Patch | None = None,
+    body: Body,
 ) -> web.Response:
     """Answer one request; `path` is what follows the prefix, `token` whether the right one was shown."""
     try:
@@ -71,9 +80,11 @@ def answer(
             return web.json_response(
                 {"major": "1", "minor": "34", "gitVersion": "v1.34.2", "platform": "linux/amd64"}
             )
-        asked = _taken_apart(method, path)
+        if (method, path) == ("POST", REVIEWS):
+            return web.json_response(reviewed(body), status=201)
+        asked = _taken_apart(method, path, body.may_change)
         if method == "PATCH":
-            apply(asked.kind, _answered(asked, {}, incident, now), patch, given, incident, now)
+            apply(asked.kind, _answered(asked, {}, incident, now), body, given, incident, now)
             return web.json_response(_answered(asked, {}, incident, now))
         if asked.part == "log":
             return web.Response(text=_log(asked, given, incident, streams, now))
@@ -82,14 +93,14 @@ def answer(
         return web.json_response(status_object(error), status=error.code)
 
 
-def _taken_apart(method: str, path: str) -> Asked:
+def _taken_apart(method: str, path: str, may_change: bool) -> Asked:
     found = PATHS.fullmatch(path)
     if found is None:
         raise Refused(404, "NotFound", "the server could not find the requested resource")
     group, kind, namespace = found["group"], found["kind"], found["namespace"]
     asked = Asked(kind, namespace, found["name"], found["part"])
     version = group.partition("/")[2]
-    patched = method == "PATCH" and asked.name and not asked.part and kind in PATCHED
+    patched = method == "PATCH" and may_change and asked.name and not asked.part and kind in PATCHED
     if (method != "GET" and not patched) or kind not in KINDS:
         verb = {"GET": "get" if asked.name else "list", "POST": "create", "PUT": "update"}.get(method, method.lower())
         where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"

@@ -17,6 +17,7 @@ from bot.playground.world.workloads import RESTARTED, pod_template
 
 PATCHED = frozenset({"deployments", "statefulsets"})
 JSON_PATCH = "application/json-patch+json"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 CAUSE = "kubernetes.io/change-cause"
 GENERIC = "the server rejected our request due to an error in our request"
 MOST_REPLICAS = 100
@@ -39,14 +40,26 @@ def status_object(error: Refused) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
-    """The body of a PATCH."""
+class Body:
+    """What a request brought, and whether its account may change anything."""
 
     content_type: str
     body: bytes
+    may_change: bool = True
 
 
-def apply(kind: str, before: Object, patch: Patch | None, given: Parameters, incident: Incident, now: float) -> None:
+def reviewed(body: Body) -> Object:
+    """Whether the account may do what it asks for: a review of its own rights."""
+    try:
+        review = json.loads(body.body)
+        about = review["spec"]["resourceAttributes"]
+        allowed = about["verb"] == "patch" and about["resource"] in PATCHED and body.may_change
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(400, "BadRequest", "the request is no SelfSubjectAccessReview of a resource") from error
+    return {**review, "status": {"allowed": allowed}}
+
+
+def apply(kind: str, before: Object, patch: Body, given: Parameters, incident: Incident, now: float) -> None:
     """Make the change, or refuse it whole."""
     if "dryRun" in given:
         raise Refused(400, "BadRequest", "the playground has no dry run")
@@ -118,10 +131,9 @@ def _invalid(kind: str, name: str, why: str) -> Refused:
     return Refused(422, "Invalid", f'{title}.apps "{name}" is invalid: {why}')
 
 
-def _patched(before: Object, patch: Patch | None) -> Object:
-    if patch is None or patch.content_type != JSON_PATCH:
-        kind = patch.content_type if patch else ""
-        raise Refused(415, "UnsupportedMediaType", f"the playground takes {JSON_PATCH}, not {kind!r}")
+def _patched(before: Object, patch: Body) -> Object:
+    if patch.content_type != JSON_PATCH:
+        raise Refused(415, "UnsupportedMediaType", f"the playground takes {JSON_PATCH}, not {patch.content_type!r}")
     try:
         operations = json.loads(patch.body)
         after: Any = deepcopy(before)

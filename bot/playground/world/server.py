@@ -20,7 +20,7 @@ from aiohttp import web
 from bot.playground.world import alertmanager_api, kubernetes_api, loki_api, prometheus_api
 from bot.playground.world.alertmanager_api import Silences
 from bot.playground.world.incident import DAY_S, Incident, Rollout
-from bot.playground.world.kubernetes_changes import Patch
+from bot.playground.world.kubernetes_changes import Body
 from bot.playground.world.logs import Stream, streams
 from bot.playground.world.series import Series, catalogue
 
@@ -56,6 +56,7 @@ class World:
     clock: Callable[[], float] = time.time
     calls: list[Call] = field(default_factory=list)
     token: str = field(default=TOKEN, repr=False)
+    may_change: bool = True
     incident: Incident = field(init=False)
     silences: Silences = field(default_factory=Silences)
     _started: float = field(init=False)
@@ -173,11 +174,11 @@ class World:
         if call.api == "loki":
             return await loki_api.answer(call.path, call.params, self._streams, self.now())
         shown = request.headers.get("Authorization", "") == f"Bearer {self.token}"
-        patch = Patch(request.content_type, await request.read()) if call.method == "PATCH" else None
+        body = Body(request.content_type, await request.read(), self.may_change)
         response = kubernetes_api.answer(
-            call.method, call.path, call.params, shown, self.incident, self._streams, self.now(), patch
+            call.method, call.path, call.params, shown, self.incident, self._streams, self.now(), body
         )
-        if patch:
+        if call.method == "PATCH" and response.status == 200:
             self._look()
             self._skipped_s += self.skip_s
         return response
