@@ -1,14 +1,18 @@
-"""The arguments of a call: held to the schema of their tool, and told in one short line."""
+"""The arguments of a call: held to the schema of their tool, and told in one short line.
+
+A schema may be somebody else's, and the arguments are the model's: their patterns are matched for a moment at most.
+"""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import regex
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -16,6 +20,44 @@ from core.ports import ToolSpec
 from core.redaction import SECRET_NAME, redact, redact_values
 
 UNUSABLE_SCHEMA = "The schema of this tool's arguments can't be used, so nothing was run. Use another tool."
+MATCH_S = 0.05
+
+
+def _finds(pattern: str, text: str) -> bool:
+    """Whether a pattern is somewhere in a text. Raises TimeoutError when that takes too long."""
+    return regex.search(pattern, text, timeout=MATCH_S) is not None
+
+
+def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "string") and not _finds(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "object"):
+        for pattern, schema in patterns.items():
+            for name, held in value.items():
+                if _finds(pattern, name):
+                    yield from validator.descend(held, schema, path=name, schema_path=pattern)
+
+
+def _additional(validator: Any, schema: Any, value: Any, around: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(value, "object"):
+        return
+    named, patterns = around.get("properties", {}), around.get("patternProperties", {})
+    extra = [name for name in value if name not in named and not any(_finds(one, name) for one in patterns)]
+    if validator.is_type(schema, "object"):
+        for name in extra:
+            yield from validator.descend(value[name], schema, path=name)
+    elif not schema and extra:
+        listed, were = ", ".join(repr(name) for name in extra), "was" if len(extra) == 1 else "were"
+        yield ValidationError(f"Additional properties are not allowed ({listed} {were} unexpected)")
+
+
+Check: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional},
+)
 
 
 def check_of(spec: ToolSpec) -> Draft202012Validator | None:
@@ -24,7 +66,8 @@ def check_of(spec: ToolSpec) -> Draft202012Validator | None:
         Draft202012Validator.check_schema(spec.input_schema)
     except (SchemaError, RecursionError):
         return None
-    return Draft202012Validator(spec.input_schema, registry=Registry())
+    made: Draft202012Validator = Check(spec.input_schema, registry=Registry())
+    return made
 
 
 def fault_of(check: Draft202012Validator | None, arguments: Mapping[str, Any]) -> str | None:
@@ -33,7 +76,7 @@ def fault_of(check: Draft202012Validator | None, arguments: Mapping[str, Any]) -
         return UNUSABLE_SCHEMA
     try:
         error = best_match(check.iter_errors(dict(arguments)))
-    except (Unresolvable, RecursionError, re.error):
+    except (Unresolvable, RecursionError, regex.error, TimeoutError):
         return UNUSABLE_SCHEMA
     if error is None:
         return None

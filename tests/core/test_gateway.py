@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -131,6 +132,43 @@ def test_a_schema_that_cannot_be_used_refuses_the_call_and_fetches_nothing(schem
     found = asked("remote", schema).admit(0, block("remote", {"a": 1}), broken=False)
     assert found.refusal is not None
     assert "nothing was run" in found.refusal
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        ({"properties": {"q": {"pattern": "^(a+)+$"}}}, {"q": "a" * 40 + "!"}),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"patternProperties": {"^(a|a)*$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+    ],
+)
+def test_a_pattern_that_would_never_end_refuses_the_call_at_once(
+    schema: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> None:
+    began = time.process_time()
+    found = asked("remote", {"type": "object", **schema}).admit(0, block("remote", arguments), broken=False)
+    assert found.refusal is not None and "nothing was run" in found.refusal.lower()
+    assert time.process_time() - began < 5.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"id": "ab-1", "x-team": "sre"}, None),
+        ({"id": "AB"}, "id: 'AB' does not match '^[a-z-]+[0-9]*$'"),
+        ({"x-team": 5}, "x-team: 5 is not of type 'string'"),
+        ({"other": 1, "more": 2}, "('other', 'more' were unexpected)"),
+    ],
+)
+def test_patterns_of_a_schema_are_held(arguments: Mapping[str, Any], says: str | None) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "string", "pattern": "^[a-z-]+[0-9]*$"}},
+        "patternProperties": {"^x-": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    refusal = asked("look", schema).admit(0, block("look", arguments), broken=False).refusal
+    assert (refusal is None) if says is None else (refusal is not None and says in refusal)
 
 
 def test_only_reads_are_interruptible_whatever_a_tool_says_about_itself() -> None:
