@@ -44,7 +44,7 @@ UNUSABLE = (ConfigException, YAMLError, OSError, ValueError, KeyError, TypeError
 
 
 def by_address(host: str, token: str | None, ca_file: str | None, verify_tls: bool) -> ApiClient:
-    """A client for one API server. It needs a running event loop."""
+    """A client for one API server. It needs a running event loop. Raises ToolError."""
     settings = Configuration(
         host=host.rstrip("/"),
         api_key={"BearerToken": token} if token else None,
@@ -52,7 +52,10 @@ def by_address(host: str, token: str | None, ca_file: str | None, verify_tls: bo
     )
     settings.ssl_ca_cert = ca_file
     settings.verify_ssl = verify_tls
-    return _client(settings)
+    try:
+        return _client(settings)
+    except UNUSABLE as error:
+        raise ToolError(f"The address or the CA file of Kubernetes can't be used: {_why(error)}.") from error
 
 
 async def by_kubeconfig(path: Path, context: str | None, clock: Callable[[], float] = time.monotonic) -> ApiClient:
@@ -98,8 +101,9 @@ def in_cluster(account: Path, environ: Mapping[str, str] = os.environ) -> ApiCli
 def _client(settings: Configuration) -> ApiClient:
     """With as many connections as there are calls, and past the environment's proxies to this machine itself."""
     settings.connection_pool_maxsize = 0
+    is_here = urlsplit(settings.host).hostname in THIS_MACHINE
     made = ApiClient(settings)
-    if urlsplit(settings.host).hostname in THIS_MACHINE:
+    if is_here:
         theirs = made.rest_client.pool_manager
         made.rest_client.pool_manager = aiohttp.ClientSession(
             connector=theirs.connector, trust_env=False, read_bufsize=READ_BYTES

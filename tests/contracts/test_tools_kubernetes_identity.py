@@ -133,6 +133,14 @@ async def test_a_token_in_a_file_is_read_again_when_it_is_a_minute_old(
         await Api(cluster).check()
 
 
+async def test_a_ca_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("no certificate")
+    for name in ("ca.crt", "missing.crt"):
+        why = await said(kubernetes_api.connect("https://127.0.0.1:1", "t", str(tmp_path / name)))
+        assert why is not None and "\n" not in why
+        assert why.startswith("The address or the CA file of Kubernetes can't be used: ")
+
+
 # --- the account of a pod ----------------------------------------------------------------------------------------
 
 
