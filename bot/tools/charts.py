@@ -133,14 +133,14 @@ def _shown(text: str, limit: int) -> str:
 
 
 def alt_of(chart: Chart) -> str:
-    """The chart in words: what, when, and the first, last and highest value of the first lines."""
+    """The chart in words, beside its title: when, and the first, last and highest value of the first lines."""
     word = chart.word
     span = f"{moment(chart.start)[:16].replace('T', ' ')} to {_end(chart)} UTC"
     count = len(chart.lines) + chart.more
     told = "; ".join(_told(chart, line) for line in chart.lines[:MOST_TOLD])
     rest = f"; and {count - MOST_TOLD} more series" if count > MOST_TOLD else ""
     in_unit = f", in {word}" if word and word != "per second" else f", {word}" if word else ""
-    return f"{one_line(chart.title, 200)}: {count} series, {span}{in_unit}. {told}{rest}."
+    return f"{count} series, {span}{in_unit}. {told}{rest}."
 
 
 def _end(chart: Chart) -> str:

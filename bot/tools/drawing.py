@@ -26,16 +26,16 @@ from bot.tools.charts import Chart, Line, columns, short
 
 matplotlib.rcdefaults()
 
-DPI = 160
-WIDTH_IN = 6.4
-PLOT_IN = 2.7
+DPI = 200
+WIDTH_IN = 5.12
+PLOT_IN = 2.4
 ROW_IN = 0.24
 TITLE_ROW_IN = 0.2
 EDGE_IN = 0.16
 BELOW_IN = 0.46
 ABOVE_IN = 0.3
 LEFT_IN = 0.72
-TITLE_COLUMNS = 74
+TITLE_COLUMNS = 59
 TITLE_ROWS = 3
 
 GROUND, INK, SOFT, GRID = "#ffffff", "#1b2327", "#57646b", "#e4e9eb"
@@ -62,7 +62,14 @@ def png_of(chart: Chart) -> bytes:
         y = EDGE_IN + number * TITLE_ROW_IN
         write.at(EDGE_IN, y, line, fonts=CODE_FONTS, size=9.5, weight="bold", room=WIDTH_IN - 2 * EDGE_IN)
     if chart.shared:
-        write.at(EDGE_IN, EDGE_IN + len(title) * TITLE_ROW_IN, chart.shared, size=9, colour=SOFT, room=5.9)
+        write.at(
+            EDGE_IN,
+            EDGE_IN + len(title) * TITLE_ROW_IN,
+            chart.shared,
+            size=9,
+            colour=SOFT,
+            room=WIDTH_IN - 2 * EDGE_IN,
+        )
     if chart.word:
         write.at(EDGE_IN, above - ABOVE_IN + 0.07, chart.word, size=9, colour=SOFT)
     write.at(WIDTH_IN - EDGE_IN, above - ABOVE_IN + 0.07, f"UTC, {_dates(chart)}", size=9, colour=SOFT, right=True)
@@ -219,7 +226,7 @@ class Writing:
 
 def _legend(write: Writing, axes: Axes, chart: Chart, top: float) -> None:
     """A row for each line: what it is, its last value, its highest and when."""
-    last, highest = WIDTH_IN - EDGE_IN - 1.55, WIDTH_IN - EDGE_IN
+    last, highest = WIDTH_IN - EDGE_IN - 1.4, WIDTH_IN - EDGE_IN
     write.at(EDGE_IN + 0.3, top, chart.what or "series", size=9, colour=SOFT, room=last - 1.2)
     write.at(last, top, "last", size=9, colour=SOFT, right=True)
     write.at(highest, top, "highest", size=9, colour=SOFT, right=True)

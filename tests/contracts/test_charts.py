@@ -14,8 +14,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from bot.playground.world import World
@@ -52,7 +50,7 @@ def coloured(picture: Any, number: int) -> list[tuple[int, int]]:
     """Where the colour of a line is above its row in the legend."""
     wanted = tuple(bytes.fromhex(COLOURS[number][1:]))
     data, width = picture.load(), picture.width
-    return [(x, y) for y in range(560) for x in range(110, width) if data[x, y][:3] == wanted]
+    return [(x, y) for y in range(690) for x in range(150, width) if data[x, y][:3] == wanted]
 
 
 # -- what is drawn
@@ -92,7 +90,7 @@ def test_what_no_line_can_show_is_no_chart(found: list[Range]) -> None:
 def test_a_missing_value_is_a_gap_and_a_lonely_one_is_a_point() -> None:
     gap = charted(series(lambda n: math.nan if 20 < n < 40 else 5.0), series(lambda _: 0.0, b="c"))
     drawn = {x for x, _ in coloured(pixels(gap), 0)}
-    assert not any(440 < x < 680 for x in drawn) and any(x < 400 for x in drawn) and any(x > 720 for x in drawn)
+    assert not any(440 < x < 690 for x in drawn) and any(x < 400 for x in drawn) and any(x > 730 for x in drawn)
     lonely = charted(series(lambda n: 5.0 if n == 30 else math.nan, a="b"), series(lambda _: 0.0, b="c"))
     assert len(coloured(pixels(lonely), 0)) > 20
 
@@ -105,11 +103,13 @@ def test_one_bad_point_among_many_is_seen_at_its_height(step: float) -> None:
     top = min(y for _, y in drawn)
     bottom = max(y for _, y in drawn)
     assert bottom - top > 350, "from the ground to the upper end of the plot"
-    assert 0.4 < (sum(x for x, y in drawn if y < top + 40) / sum(y < top + 40 for _, y in drawn) - 115) / 883 < 0.65
+    assert 0.4 < (sum(x for x, y in drawn if y < top + 40) / sum(y < top + 40 for _, y in drawn) - 144) / 848 < 0.65
 
 
-@given(st.randoms(use_true_random=False), st.integers(2 * COLUMNS + 1, 6 * COLUMNS))
-def test_thinning_keeps_the_lowest_and_the_highest(random: Random, count: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_thinning_keeps_the_lowest_and_the_highest(seed: int) -> None:
+    random = Random(seed)
+    count = random.randint(2 * COLUMNS + 1, 12 * COLUMNS)
     values, at = [random.uniform(-1e6, 1e6) for _ in range(count)], random.randrange(count)
     values[at] = 1e7
     points = [(START + number, value) for number, value in enumerate(values)]
@@ -152,7 +152,7 @@ HOSTILE = [
 def test_no_label_and_no_expression_breaks_the_drawing(text: str) -> None:
     chart = charted(series(math.sin, pod=text, other=text), series(lambda _: 1.0, pod="b"), query=text or "up")
     picture = pixels(chart)
-    assert picture.width == 1024 and picture.height < 1000
+    assert picture.width == 1024 and picture.height < 1200
     assert len(alt_of(chart)) <= 1_000
     assert not set("\n\t\0\u202e\ud800") & set(alt_of(chart) + chart.title)
 
@@ -185,8 +185,7 @@ def test_a_secret_in_a_label_is_not_drawn() -> None:
 def test_the_words_say_when_and_how_much() -> None:
     chart = charted(series(lambda n: 8.0 if n >= 45 else 0.02), query="sum(rate(errors_total[5m]))")
     assert alt_of(chart) == (
-        "sum(rate(errors_total[5m])): 1 series, 2026-03-14 13:20 to 14:20 UTC, per second. "
-        "first 0.02, last 8, highest 8 at 14:05:00."
+        "1 series, 2026-03-14 13:20 to 14:20 UTC, per second. first 0.02, last 8, highest 8 at 14:05:00."
     )
 
 

@@ -95,7 +95,7 @@ def test_the_chart_is_in_the_thread_once(ends: FarEnds, word: str) -> None:
     assert file["title"] == QUERY and file["mimetype"] == "image/png"
     assert message["ts"] == _row(room)["message_ts"]
     width, height = png_size(ends.slack.state.files[file["id"]].content) or (0, 0)
-    assert width == 1024 and 500 < height < 1000
+    assert width == 1024 and 500 < height < 1200
     assert "3 series" in message["text"] and "highest" in message["text"]
 
 
