@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from core.card_words import span
-from core.redaction import redact
+from core.redaction import redact, redact_values
 
 SHOWN_STEPS = 2
 SHOWN_CALLS = 6
@@ -161,10 +161,11 @@ def _troubles(calls: Sequence[CallLine]) -> str:
 
 def asks(arguments: Mapping[str, Any], *, writes: bool) -> str:
     """What a call asks, redacted: the texts among the arguments of a read, every argument of a write by its name."""
+    shown = redact_values(arguments)
     if writes:
-        words = " ".join(f"{name}={_plain(value)}" for name, value in arguments.items())
+        words = " ".join(f"{name}={_plain(value)}" for name, value in shown.items())
     else:
-        words = ", ".join(value for value in arguments.values() if isinstance(value, str) and value)
+        words = ", ".join(value for value in shown.values() if isinstance(value, str) and value)
     return redact(" ".join(words.split()))
 
 
@@ -174,7 +175,7 @@ def _plain(value: object) -> str:
 
 def tool_words(tool: str) -> str:
     """The name of a tool as words: `prometheus_query` reads as "prometheus query"."""
-    return short(tool.replace("_", " "), TOOL_CHARS) or tool
+    return short(tool.replace("_", " "), TOOL_CHARS) or "(no name)"
 
 
 def _call(call: CallLine) -> Line:

@@ -21,7 +21,7 @@ from core.card_words import person
 from core.gateway import CallStatus
 from core.messages import UserId
 from core.ports import Tier
-from core.redaction import redact
+from core.redaction import redact, redact_values
 
 SHOWN_CHARS = 2_400
 TAIL_CHARS = 600
@@ -108,8 +108,8 @@ def _by(facts: RequestFacts) -> str:
 
 
 def exact(arguments: Mapping[str, Any]) -> str:
-    """The arguments as JSON that hides nothing: what can't be seen is named, what is cut is counted."""
-    text = redact(json.dumps(_visible(arguments), ensure_ascii=False, indent=2))
+    """The arguments as JSON that hides nothing but secrets: what can't be seen is named, what is cut is counted."""
+    text = redact(json.dumps(_visible(redact_values(arguments)), ensure_ascii=False, indent=2))
     if len(text) <= SHOWN_CHARS:
         return text
     head, tail = text[: SHOWN_CHARS - TAIL_CHARS], text[-TAIL_CHARS:]

@@ -20,7 +20,7 @@ from core.card import (
     StepLine,
     view,
 )
-from core.card_lines import asks
+from core.card_lines import asks, tool_words
 from core.errors import IllegalMove
 from core.messages import Level, TurnId, UserId
 
@@ -194,6 +194,12 @@ def test_what_a_call_asks_shows_no_secret() -> None:
             {"query": "{app='x'} |= 'Authorization: Bearer sk-ant-api03-abcdefghijklmnopqrstuv'"}, writes=writes
         )
         assert "abcdefghijkl" not in said and "app='x'" in said
+        assert "hunter2" not in asks({"user": "bob", "password": "hunter2"}, writes=writes)
+
+
+def test_a_tool_without_a_name_that_can_be_seen_breaks_no_line() -> None:
+    for name in ("\n", " \t ", "_"):
+        assert tool_words(name) == "(no name)"
 
 
 def test_what_is_folded_away_still_names_an_unknown_outcome() -> None:
