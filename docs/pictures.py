@@ -1,4 +1,4 @@
-"""Makes the README's pictures anew: plays stories 1 to 6 in the real demo and photographs its page.
+"""Makes the README's pictures anew: plays stories 1 to 6 and 12 in the real demo and photographs its page.
 
     .venv/bin/python docs/pictures.py
 
@@ -119,6 +119,22 @@ async def guest(room: Room) -> None:
     await expect(room.message("I did not stop: only")).to_be_visible()
 
 
+async def approve(room: Room) -> None:
+    """Story 12: a change waits for whoever may approve it."""
+    await room.ask("roll back the gateway", OLIVE)
+    await room.reads(re.compile("Approve this change"))
+    await expect(room.button("Approve")).to_be_visible()
+
+
+async def finished(room: Room) -> None:
+    """Story 12: approved, run once, and looked at again, with a chart."""
+    await approve(room)
+    await room.press("Approve", OLIVE)
+    await expect(room.message("is back on revision 41")).to_be_visible()
+    await expect(room.thread.locator("figure.shared img").last).to_be_visible()
+    await room.reads(re.compile("It ran"))
+
+
 async def phone(room: Room) -> None:
     """Story 1 on a phone, in the dark."""
     room.slow_logs()
@@ -132,6 +148,8 @@ PICTURES: Mapping[str, tuple[Callable[[Room], Awaitable[None]], ViewportSize, Sc
     "stop": (stop, DESK, "dark"),
     "note": (note, DESK, "light"),
     "guest": (guest, DESK, "dark"),
+    "approve": (approve, WIDE, "light"),
+    "finished": (finished, WIDE, "light"),
     "phone": (phone, PHONE, "dark"),
 }
 
