@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.slack.escape import code_lines
+from bot.slack.escape import code_lines, code_span
 from bot.slack.message import (
     SlackMessage,
     actions,
@@ -48,7 +48,7 @@ def request_message(facts: RequestFacts, approvers: Collection[str]) -> SlackMes
     given = exact(facts.arguments)
     blocks = [
         mrkdwn(f"{SIGNS[facts.state]} {bold_first(head)}"),
-        *_code(f"Exactly this {tool_words(facts.tool)}:", given),
+        *_code(f"Exactly this: {code_span(facts.tool, mrkdwn=True)}", given),
     ]
     told = [head, quoted(given)]
     if facts.open:
@@ -67,7 +67,7 @@ def request_message(facts: RequestFacts, approvers: Collection[str]) -> SlackMes
 
 def _code(label: str, text: str) -> list[dict[str, Any]]:
     """What somebody else said, as a code block: nothing in it can act, and it can't end it."""
-    block = "\n".join([own(label), "```", *code_lines(text, mrkdwn=True), "```"])
+    block = "\n".join([label, "```", *code_lines(text, mrkdwn=True), "```"])
     return [mrkdwn(part) for part in few(cut(block, SECTION_LIMIT))]
 
 
