@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from core.frame import unframed
+from core.gateway import CallStatus, as_read
 from core.repair import suture
 from core.validator import problems
 from tests.simulation.snapshot import Row, Snapshot, body, messages_of, reaches, role
@@ -179,6 +181,12 @@ def _was_stopped(now: Snapshot, message: Row, turn: Row | None) -> bool:
     return any(stop["slack_ts"] > message["slack_ts"] for stop in stops)
 
 
+def _words_of(text: str) -> str:
+    """What was said, without who said it, or out of its frame."""
+    data = unframed(text)
+    return SPEAKER.sub("", text) if data is None else data.text
+
+
 def words_are_in_the_history_of_who_consumed_them(now: Snapshot) -> Iterator[str]:
     """Law 3 and law 11 at once: every consumed text is there exactly once, and no other text is."""
     for session in now["sessions"]:
@@ -189,7 +197,7 @@ def words_are_in_the_history_of_who_consumed_them(now: Snapshot) -> Iterator[str
             (said, entry["turn_id"])
             for entry in now.of("entries", session_id=session["id"], kind="user")
             for block in body(entry)
-            if (said := SPEAKER.sub("", str(block.get("text")))) in texts
+            if (said := _words_of(str(block.get("text")))) in texts
         )
         for wrong in (consumed - told) + (told - consumed):
             yield f"{session['id']}: {wrong[0]!r} of {wrong[1]}: consumed {consumed[wrong]}, told {told[wrong]} times"
@@ -341,7 +349,10 @@ def _call(call: Row, entry: Row | None, result: dict[str, Any] | None) -> Iterat
         return
     if call["ended_at"] is None or call["status"] in ON_THE_WAY:
         yield f"{call['id']}: has a result, but the audit says {call['status']}"
-    if result["content"] != (call["output"] or "(no output)"):
+    output = call["output"] or ""
+    read = as_read(call["tool"], CallStatus(call["status"]), output) if output.strip() else "(no output)"
+    hint, _, told = result["content"].partition("\n")
+    if result["content"] != read and not (hint.startswith("You have this already") and told == read):
         yield f"{call['id']}: the model read {result['content']!r}, the audit kept {call['output']!r}"
     if bool(result.get("is_error")) != (call["status"] != "ok"):
         yield f"{call['id']}: {call['status']}, but the model was told otherwise"
