@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from core.cancel import SAYS, Cancel, CancelToken
 from core.control import Control
-from core.errors import LostLease, Stopped
-from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run
+from core.errors import LostLease, Overtaken, Stopped
+from core.gateway import AFTER_AN_UNKNOWN, Call, CallResult, CallStatus, Gateway, cancelled, not_run
 
 Intend = Callable[[Call], Awaitable[None]]
 Record = Callable[[Sequence[CallResult]], Awaitable[None]]
@@ -126,7 +126,7 @@ class Batch:
             await self._record([result])
             self._recorded.add(call.position)
             if result.status is CallStatus.UNKNOWN:
-                why = "the outcome of a write before it is unknown"
+                why = AFTER_AN_UNKNOWN
 
     async def _keep_from(self, call: Call) -> str | None:
         """Why a write is not started; None once its intent is committed and the lease is still ours."""
@@ -136,6 +136,8 @@ class Batch:
                 await self._intend(call)
             except Stopped:
                 return SAYS[Cancel.STOP_STEP]
+            except Overtaken as why:
+                return str(why)
         if reason is Cancel.LEASE or self._control.lease_lost:
             raise LostLease("the lease of this session ran out before a write could start")
         return None if reason is None else SAYS[reason]

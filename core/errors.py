@@ -10,6 +10,7 @@ PilothouseError
 +-- IllegalMove           a bug: a state machine was asked for a move that its table does not have
 +-- LostLease             this worker may not write any more; somebody else does
 +-- Stopped               a stop in scope is committed: nothing may start
++-- Overtaken             a write may not start any more: its text tells the model why
 +-- ToolError             the model acts: its text is the tool's result
 +-- OutcomeUnknown        a person acts: a write was sent and nobody knows whether it happened
 +-- BadInput              a person or the operator acts: one sentence that says what to do
@@ -60,6 +61,10 @@ class LostLease(PilothouseError):
 
 class Stopped(PilothouseError):
     """A stop in scope is committed; nothing was started."""
+
+
+class Overtaken(PilothouseError):
+    """What was said or decided since forbids this write; nothing was started. The text says why, for the model."""
 
 
 class ToolError(PilothouseError):

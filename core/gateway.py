@@ -245,6 +245,7 @@ class Gateway:
 CUT_SHORT = asyncio.CancelledError()
 """What a tool raised that was cancelled by something of its own."""
 
+AFTER_AN_UNKNOWN = "the outcome of a write before it is unknown"
 MOST_LINKS = 20
 PREVIEW_CHARS = 8_000
 

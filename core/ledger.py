@@ -194,7 +194,10 @@ class Ledger(Protocol):
         ...
 
     async def intend(self, claimed: Claimed, step: int, call: Call) -> None:
-        """Commit that a write is about to run; it starts when this returns."""
+        """Commit that a write is about to run; it starts when this returns.
+
+        Raises `Overtaken` when a steer waits, or when what was approved is not this, or not any more.
+        """
         ...
 
     async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:

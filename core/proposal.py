@@ -21,7 +21,7 @@ from core.approvals import (
 from core.cancel import Cancel, let_go
 from core.control import Control
 from core.errors import LostLease
-from core.gateway import Call, CallResult, CallStatus, Gateway, not_run, recovered
+from core.gateway import AFTER_AN_UNKNOWN, Call, CallResult, CallStatus, Gateway, not_run, recovered
 from core.ledger import OpenCall
 
 NOT_READ = "What it would change was not read, because there was no time."
@@ -47,18 +47,19 @@ def decided(
     """Of calls without results: those that were approved and may run, and the true results of the others.
 
     `again` looks at a call with the tools of now; `at` is the database's time. A denial leaves what stands behind it
-    in the step not run.
+    in the step not run; so does a write whose outcome is unknown.
     """
     approved: list[Call] = []
     results: list[CallResult] = []
-    denied = False
+    denied = unknown = False
     for one in sorted(found, key=lambda one: one.call.position):
         if one.approval is None or one.status != CallStatus.OPEN.value:
             results.append(recovered(one.call, CallStatus(one.status), one.output, one.links, one.duration_s))
+            unknown = unknown or results[-1].status is CallStatus.UNKNOWN
             continue
         end = without_approval(one.call, one.approval, at)
-        if end is None and denied:
-            end = not_run(one.call, AFTER_A_DENIAL)
+        if end is None and (denied or unknown):
+            end = not_run(one.call, AFTER_A_DENIAL if denied else AFTER_AN_UNKNOWN)
         if end is None:
             approved.append(again(one.call))
             continue

@@ -1,8 +1,9 @@
 """*open*: the model's answer and its calls are committed, and the calls start.
 
 Refused with `LostLease` for an old epoch and with `Stopped` when a stop in scope is committed: then nothing of the
-answer is in the history. A write has a second gate of its own, `intend`, right before it runs; its arguments are kept
-as they are, because it may run later, from this row. Those of a read are kept for people only, without secrets.
+answer is in the history. A write has a second gate of its own, `intend`, right before it runs: there a steer or an
+approval that ran out refuses it too. Its arguments are kept as they are, because it may run later, from this row.
+Those of a read are kept for people only, without secrets.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any
 from sqlalchemy import bindparam, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import Stopped
+from core.approvals import why_not_run
+from core.cancel import SAYS, Cancel
+from core.errors import Overtaken, Stopped
 from core.gateway import Call, CallResult, CallStatus
 from core.ledger import Claimed, Spent
 from core.redaction import redact_values
 from storage.database import now
-from storage.ledger.common import Price, book, dump, fence, stop_of
+from storage.ledger.common import Price, book, dump, fence, mail_of, stop_of
+from storage.ledger.requests import approval_of
 from storage.tables import calls, entries
 
 NEW_CALL = insert(calls)
@@ -66,10 +70,18 @@ async def open_step(
 
 async def intend(tx: AsyncConnection, claimed: Claimed, step: int, call: Call) -> None:
     """See `core.ledger.Ledger.intend`."""
-    await fence(tx, claimed.lease)
-    if await stop_of(tx, claimed.lease.session, claimed.turn) is not None:
+    fenced = await fence(tx, claimed.lease)
+    mail = await mail_of(tx, claimed.lease.session, claimed.turn)
+    if mail.stop is not None:
         raise Stopped(f"a stop reaches {claimed.turn}")
-    await tx.execute(INTEND, {"row": call_row_id(claimed, step, call.position)})
+    if mail.steers:
+        raise Overtaken(SAYS[Cancel.STEER])
+    row = call_row_id(claimed, step, call.position)
+    approval = await approval_of(tx, row)
+    why = why_not_run(approval, call.tool, call.arguments, fenced["now"]) if approval is not None else None
+    if why is not None:
+        raise Overtaken(why)
+    await tx.execute(INTEND, {"row": row})
 
 
 def call_row_id(claimed: Claimed, step: int, position: int) -> str:

@@ -43,6 +43,7 @@ OPEN_OF_TURN = ASKED.where(approvals.c.turn_id == _TURN, approvals.c.state == "o
 OPEN_OF_SESSION = ASKED.where(approvals.c.session_id == bindparam("session"), approvals.c.state == "open")
 BY_NUMBER = ASKED.where(approvals.c.session_id == bindparam("session"), approvals.c.number == bindparam("asked"))
 OF_TURN = ASKED.where(approvals.c.turn_id == _TURN)
+OF_CALL = select(approvals).where(approvals.c.call_row == bindparam("call"))
 END = (
     update(approvals)
     .where(approvals.c.number == bindparam("asked"), approvals.c.state == "open")
@@ -178,6 +179,12 @@ async def wake(tx: AsyncConnection, turn: str, at: float, *, stopped: bool, stee
 async def approvals_of(tx: AsyncConnection, turn: str) -> Mapping[str, Approval]:
     """The requests of a turn, by the row of the call that they are about."""
     return {row["call_row"]: _approval(row) for row in await rows(tx, OF_TURN, turn=turn)}
+
+
+async def approval_of(tx: AsyncConnection, call_row: str) -> Approval | None:
+    """The request for one call; None when nobody was asked about it."""
+    found = await one(tx, OF_CALL, call=call_row)
+    return None if found is None else _approval(found)
 
 
 def _approval(row: Row) -> Approval:

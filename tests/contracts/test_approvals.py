@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from bot.commands.timeline import timeline
 from core.approvals import ApprovalPolicy
-from core.errors import ToolError
-from core.ledger import Frozen
+from core.errors import Overtaken, ToolError
+from core.ledger import Claimed, Frozen
 from core.messages import Action, ChannelId, Level, Rights, SessionId, TurnId
 from core.notices import Notice
 from core.ports import Tier, ToolOutput
@@ -405,3 +405,54 @@ async def test_the_story_of_a_turn_tells_who_was_asked_and_who_decided(sqlite_da
         told = [event.words for event in timeline(story) if event.what == "approval"]
         assert told[0].startswith("ap-1 for undo of step 1 asked; digest ")
         assert told[1] == "ap-1 for undo of step 1 denied by @U0ONCALL: too late for that"
+
+
+async def taken_after_the_approval(thread: Scene, worker: str) -> Claimed:
+    """Another worker takes the turn whose only request was approved, and does nothing yet."""
+    number = (await thread.asked())[-1]["number"]
+    await thread.ledger.pause(True, "U0OPERATOR")
+    await thread.press(Action.APPROVE, f"ap-{number}")
+    claimed = await thread.ledger.claim(
+        SessionId((await thread.rows("sessions"))[0]["id"]), worker, Frozen("claude-test", "", [])
+    )
+    assert claimed is not None
+    return claimed
+
+
+async def test_a_steer_after_the_approval_comes_before_the_change_begins(database: Database) -> None:
+    """The worker that took the turn has not heard of it yet: the transaction of the intent has."""
+    async with scene(database, [answer("", ("undo", {}))], [change()], approvals=asking()) as thread:
+        await thread.say(ASK)
+        claimed = await taken_after_the_approval(thread, "worker-2")
+        await thread.say("no, look at the database first")
+        with pytest.raises(Overtaken, match="a person redirected"):
+            await thread.ledger.intend(claimed, claimed.steps, claimed.open_calls[0].call)
+        assert await statuses(thread) == ["open"]
+
+
+async def test_an_approval_that_runs_out_behind_a_slow_change_lets_nothing_begin(database: Database) -> None:
+    async with scene(database, [answer("", ("undo", {}))], [change()], approvals=asking()) as thread:
+        await thread.say(ASK)
+        claimed = await taken_after_the_approval(thread, "worker-2")
+        async with database.transaction() as tx:
+            await tx.execute(update(approvals).values(expires_at=1.0))
+        with pytest.raises(Overtaken, match="the approval ran out before it could run"):
+            await thread.ledger.intend(claimed, claimed.steps, claimed.open_calls[0].call)
+        assert await statuses(thread) == ["open"]
+
+
+async def test_behind_an_approved_change_whose_outcome_is_unknown_nothing_is_run(database: Database) -> None:
+    first, second = change("first"), change("second")
+    lines = [answer("", ("first", {}), ("second", {}))]
+    async with scene(database, lines, [first, second], approvals=asking()) as thread:
+        await thread.say(ASK)
+        earlier = (await thread.asked(2))[0]["number"]
+        await thread.press(Action.APPROVE, f"ap-{earlier}")
+        claimed = await taken_after_the_approval(thread, "worker-that-dies")
+        await thread.ledger.intend(claimed, claimed.steps, claimed.open_calls[0].call)
+        async with thread.db.transaction() as tx:
+            await tx.execute(update(sessions).values(lease_until=1.0))
+        await thread.ledger.pause(False, "U0OPERATOR")
+        assert await thread.settled() == ["failed"]
+        assert await statuses(thread) == ["unknown", "not_run"]
+        assert (first.began, second.began) == (0, 0)

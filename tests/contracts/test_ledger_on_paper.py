@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.control import Mail
-from core.errors import LostLease, Stopped
+from core.errors import LostLease, Overtaken, Stopped
 from core.gateway import CallResult, CallStatus
 from core.history import flatten
 from core.ledger import Claimed, Frozen, Ledger
@@ -104,7 +104,7 @@ MAILS = {
 async def told(script: Script, ledger: Ledger, turn: Claimed) -> object:
     try:
         return await script(ledger, turn)
-    except (Stopped, LostLease) as error:
+    except (Overtaken, Stopped, LostLease) as error:
         return type(error)
 
 

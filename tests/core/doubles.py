@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.approvals import Request
+from core.cancel import SAYS, Cancel
 from core.control import Mail, StopFact
-from core.errors import LostLease, Stopped
+from core.errors import LostLease, Overtaken, Stopped
 from core.gateway import Call, CallResult, CallStatus
 from core.history import EntryKind, append, result_block, user_block
 from core.ledger import Claimed, Closed, Frozen, Lease, Settled, Spent, Stitch
@@ -96,6 +97,8 @@ class PaperLedger:
 
     async def intend(self, claimed: Claimed, step: int, call: Call) -> None:
         self._unless_stopped()
+        if self.box.steers and not self.lost:
+            raise Overtaken(SAYS[Cancel.STEER])
         self._write("intend", call.call_id)
 
     async def record(self, claimed: Claimed, step: int, results: Sequence[CallResult]) -> None:
