@@ -33,7 +33,7 @@ from core.remediation import NOT_WHOLE, EmptyCause, Rung, ask, next_rung, summar
 from core.repeats import looked_at, without_repeats
 from core.safe_point import Balance, Force, Probe, delta
 from core.settle import Detail, Outcome, Reason, reason_of
-from core.turn import Stamp
+from core.turn import CRASHES_THAT_ABANDON, Stamp
 
 
 class Leave(Enum):
@@ -51,6 +51,7 @@ End: TypeAlias = "Outcome | Leave"
 `JOIN`: words came before the first request; claim again.
 """
 
+GIVEN_UP = "the worker died too often on this turn, so it is given up"
 OUTCOME_UNKNOWN = "A change was sent and its outcome is not known. Check the system before anything else is done."
 
 
@@ -190,11 +191,16 @@ class AgentLoop:
         )
 
     async def _ask_people(self, step: int, results: Sequence[CallResult], waits: Sequence[Call]) -> End | None:
-        """Suspend the turn until people have decided; a stop or a steer that is there already comes first."""
+        """Suspend the turn until people have decided; a stop or a steer that is there already comes first.
+
+        If nothing is left to decide about, what needs no approval runs now.
+        """
         means = self._means
         requests, impossible = await propose(means.gateway, self._control, waits, self._approvals)
         known = [*results, *impossible]
-        if requests:
+        if requests and not any(request.asks for request in requests):
+            known += await self._batch(step).run([request.call for request in requests])
+        elif requests:
             mail = await means.ledger.suspend(self._turn, step, known, requests, self._approvals.valid_s)
             if mail is None:
                 return Leave.SUSPENDED
@@ -206,11 +212,15 @@ class AgentLoop:
     async def close_what_was_open(self) -> End | None:
         """Close the calls that a crash or a wait left open, with what their rows know; None means: the turn goes on.
 
-        What was approved runs now. If this worker is going down meanwhile, the rest waits for the next one.
+        What was approved runs now, unless the turn is given up anyway. If this worker is going down meanwhile, the
+        rest waits for the next one.
         """
         found = self._turn.open_calls
         self._balance.open = len(found)
         approved, results = decided(found, self._means.gateway.again, self._turn.at)
+        if self._turn.crashes >= CRASHES_THAT_ABANDON:
+            results += [not_run(call, GIVEN_UP) for call in approved]
+            approved = []
         ran = await self._batch(self._step).run(approved) if approved else []
         left = [result for result in ran if result.status is CallStatus.NOT_RUN]
         if left and self._control.keep_from_asking() is Cancel.DRAIN:
