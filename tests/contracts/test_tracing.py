@@ -11,12 +11,16 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from pydantic import SecretStr
 
+from bot.playground.model import call, say
+from bot.settings import TelemetryPart
 from bot.telemetry import Telemetry, configure_logging
 from bot.tracing import Traces, headers_of
 from bot.watching import Watching
@@ -24,6 +28,7 @@ from core.errors import ToolError
 from core.ports import Tier, ToolOutput
 from core.trace import span_id, trace_id
 from storage.database import Database
+from tests.support.replay import ended, staged
 from tests.support.scene import BOT, answer, scene, tool
 
 ASK = f"<@{BOT}> checkout answers 5xx, what is going on?"
@@ -42,7 +47,7 @@ class Receiver:
 
     async def take(self, request: web.Request) -> web.Response:
         sent = ExportTraceServiceRequest.FromString(await request.read())
-        self.headers.append(dict(request.headers))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
         for resource in sent.resource_spans:
             self.resource = {one.key: one.value.string_value for one in resource.resource.attributes}
             self.spans += [span for scope in resource.scope_spans for span in scope.spans]
@@ -113,7 +118,7 @@ async def test_each_call_is_one_line_and_one_span_however_it_ends_and_the_turn_i
             turn = (await thread.rows("turns"))[0]["id"]
             rows = await thread.rows("calls", "step, position")
         await sent.close()
-        ended = time.time()
+        closed = time.time()
 
     spans = {span.name: [one for one in collector.spans if one.name == span.name] for span in collector.spans}
     assert {name: len(found) for name, found in spans.items()} == {
@@ -127,7 +132,7 @@ async def test_each_call_is_one_line_and_one_span_however_it_ends_and_the_turn_i
     calls = [span for span in collector.spans if span is not parent]
     assert {span.parent_span_id.hex() for span in calls} == {span_id(turn)}
     for span in collector.spans:
-        assert (began - 60) * 1e9 < span.start_time_unix_nano <= span.end_time_unix_nano <= ended * 1e9
+        assert (began - 60) * 1e9 < span.start_time_unix_nano <= span.end_time_unix_nano <= closed * 1e9
     assert attributes(parent)["gen_ai.operation.name"] == "invoke_agent"
     assert attributes(parent)["pilothouse.reason"] == "completed"
 
@@ -187,3 +192,18 @@ async def test_a_receiver_that_is_not_there_costs_nothing_but_its_spans(sqlite_d
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_configured() -> None:
     program = "import sys, bot.app; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+async def test_the_program_sends_its_spans_where_the_configuration_says_before_it_ends(tmp_path: Path) -> None:
+    async with receiver() as collector:
+        to = TelemetryPart(otlp_endpoint=f"{collector.url}/", otlp_headers=SecretStr("authorization=Bearer k1"))
+        there = staged(tmp_path, settings=lambda settings: settings.model_copy(update={"telemetry": to}))
+        async with there as stage:
+            room = stage.room("spans", call("look", room="spans"), say("The gateway."))
+            await room.ask()
+            await ended(room, "completed")
+            [turn] = room.all("turns")
+        told = {(span.name, span.trace_id.hex()) for span in collector.spans}
+        trace = trace_id(turn["id"])
+        assert told == {("execute_tool look", trace), ("invoke_agent pilothouse", trace)}
+        assert {headers["authorization"] for headers in collector.headers} == {"Bearer k1"}

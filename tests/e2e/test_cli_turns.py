@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from core.messages import Source, Who
+from core.messages import Source, TurnId, Who
 from core.ports import Snapshot, ToolOutput
 from core.settle import Detail, Outcome, Reason
+from core.trace import trace_id
 from tests.support.cli import Run, happen, json_of, sentence_of
 from tests.support.house import ROOT, House
 
@@ -115,6 +116,10 @@ def test_turns_show_takes_the_beginning_of_an_id_and_says_when_it_fits_several(c
     assert json_of(cli("turns", "show", first[:5], "--json", "--data", place))["id"] == first
     said = sentence_of(cli("turns", "show", "t-0", "--data", place))
     assert said == f"More than one turn begins with t-0 ({first}, {second}): give more of the id."
+    _, out, _ = cli("turns", "show", trace_id(second), "--data", place)
+    assert f"Turn {second}: " in out and f"Trace:   {trace_id(second)}" in out
+    said = sentence_of(cli("turns", "show", trace_id(TurnId("t-none")), "--data", place))
+    assert said.startswith(f"There is no turn {trace_id(TurnId('t-none'))}: ")
     said = sentence_of(cli("turns", "show", "t-9", "--data", place))
     assert said == "There is no turn t-9: see `pilothouse turns list` for their ids."
 
