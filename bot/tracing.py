@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from urllib.parse import unquote
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -160,7 +160,7 @@ def _context(turn: TurnId) -> SpanContext:
     return SpanContext(int(trace_id(turn), 16), int(span_id(turn), 16), is_remote=False, trace_flags=flags)
 
 
-def headers_of(written: str) -> dict[str, Any]:
-    """Headers as OpenTelemetry's environment variable writes them: `name=value,name=value`."""
+def headers_of(written: str) -> dict[str, str]:
+    """Headers as the environment variable writes them: `name=value,name=value`, values percent-encoded."""
     pairs = (pair.partition("=") for pair in written.split(",") if "=" in pair)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}

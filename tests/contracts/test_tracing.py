@@ -196,7 +196,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_configured() -> None:
 
 async def test_the_program_sends_its_spans_where_the_configuration_says_before_it_ends(tmp_path: Path) -> None:
     async with receiver() as collector:
-        to = TelemetryPart(otlp_endpoint=f"{collector.url}/", otlp_headers=SecretStr("authorization=Bearer k1"))
+        to = TelemetryPart(otlp_endpoint=f"{collector.url}/", otlp_headers=SecretStr("authorization=Bearer%20k1"))
         there = staged(tmp_path, settings=lambda settings: settings.model_copy(update={"telemetry": to}))
         async with there as stage:
             room = stage.room("spans", call("look", room="spans"), say("The gateway."))
