@@ -165,13 +165,17 @@ class Reader:
         found = shaped(NAME, FOUND, await self.far_end.ask("/api/v1/series", asked)).data
         if not found:
             return ToolOutput(f"No series matched {arguments['match']} in the last hour.")
-        return ToolOutput(labels_text(found))
+        return ToolOutput(labels_text(found, await self._meanings()))
+
+    async def _meanings(self) -> dict[str, list[Meaning]]:
+        """What the targets say of their metrics."""
+        return shaped(NAME, METADATA, await self.far_end.ask("/api/v1/metadata", {})).data
 
     async def _metrics(self) -> str:
         end = self.now()
         span: dict[str, str | float] = {"start": end - RECENT_S, "end": end}
         names = shaped(NAME, NAMES, await self.far_end.ask("/api/v1/label/__name__/values", span)).data
-        meanings = shaped(NAME, METADATA, await self.far_end.ask("/api/v1/metadata", {})).data
+        meanings = await self._meanings()
         rows = [[name, *_meaning(name, meanings)] for name in names[:MOST_METRICS]]
         advice = 'give a match such as {__name__=~"http.*"}'
         return f"{len(names)} metrics\n{table(['name', 'type', 'meaning'], rows)}" + left_out(
@@ -188,21 +192,24 @@ class Reader:
 
 
 def _meaning(name: str, meanings: Mapping[str, list[Meaning]]) -> list[str]:
-    """Type and help of a metric; the parts of a histogram carry the histogram's."""
-    for base in (name, name.removesuffix("_bucket"), name.removesuffix("_sum"), name.removesuffix("_count")):
+    """Type and help of a metric; the parts of a histogram carry the histogram's, a counter that of its bare name."""
+    for ending in ("", "_bucket", "_sum", "_count", "_total"):
+        base = name.removesuffix(ending)
         if meanings.get(base):
             return [meanings[base][0].type, meanings[base][0].help]
     return ["", ""]
 
 
-def labels_text(found: list[dict[str, str]]) -> str:
-    """For each metric its labels, with their first values."""
+def labels_text(found: list[dict[str, str]], meanings: Mapping[str, list[Meaning]]) -> str:
+    """For each metric its type and meaning, and its labels with their first values."""
     metrics: dict[str, list[dict[str, str]]] = {}
     for labels in found:
         metrics.setdefault(labels.get("__name__", ""), []).append(labels)
     parts = [f"{len(found)} series of {len(metrics)} metrics in the last hour"]
     for name, series in sorted(metrics.items()):
-        parts.append(f"{name} ({len(series)} series)")
+        kind, meaning = _meaning(name, meanings)
+        said = one_line(": ".join(part for part in (kind, meaning) if part))
+        parts.append(f"{name} ({len(series)} series{f', {said}' if said else ''})")
         values: dict[str, set[str]] = {}
         for labels in series:
             for key, value in labels.items():

@@ -115,7 +115,7 @@ async def test_metrics_are_listed_with_their_type_and_meaning(tools: dict[str, T
     assert "more metrics not shown: give a match" in everything
     some = (await tools["prometheus_series"].run({"match": '{job="shop",__name__=~"shop_orders.*"}'})).text
     assert some.startswith("4 series of 2 metrics in the last hour\nshop_orders_created (2 series)")
-    assert "shop_orders_total (2 series)\n  country: fi, no\n" in some
+    assert "shop_orders_total (2 series, counter: Orders taken)\n  country: fi, no\n" in some
     assert "No series matched" in (await tools["prometheus_series"].run({"match": "no_such_metric"})).text
 
 

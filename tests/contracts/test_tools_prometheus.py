@@ -80,7 +80,8 @@ async def test_the_series_that_exist_can_be_listed(tools: dict[str, Tool]) -> No
     assert "\nhttp_request_duration_seconds_bucket | histogram | " in everything
     some = (await tools["prometheus_series"].run({"match": '{__name__="node_load1"}'})).text
     assert some == (
-        "3 series of 1 metrics in the last hour\nnode_load1 (3 series)\n  host: web-1, web-2, web-3\n"
+        "3 series of 1 metrics in the last hour\nnode_load1 (3 series, gauge: 1m load average.)\n"
+        "  host: web-1, web-2, web-3\n"
         "  instance: web-1:9100, web-2:9100, web-3:9100\n  job: node"
     )
     assert "No series matched" in (await tools["prometheus_series"].run({"match": "nothing"})).text
