@@ -1,7 +1,8 @@
 """What the post of a request for approval says: exactly what would run, why, who may decide, and until when.
 
 *  every argument is shown as it is: invisible characters by their names, long blanks by their length, and what is
-   too long is cut with the number of characters that are not shown (the approval covers them too);
+   too long, or looks like a secret, is left out with the number of characters that are not shown (the approval
+   covers them too);
 *  what comes from a tool, a page or the model is quoted, it never speaks for us;
 *  however the request ended, its post says so in one sentence, and no button is left.
 """
@@ -24,9 +25,14 @@ from core.ports import Tier
 from core.redaction import redact, redact_values
 
 SHOWN_CHARS = 2_400
-TAIL_CHARS = 600
 LONGEST_BLANK = 24
-_BLANK = re.compile(rf"[ \u00a0]{{{LONGEST_BLANK},}}")
+_BLANK = re.compile(rf" {{{LONGEST_BLANK},}}")
+_EMPTY_LINES = re.compile(r"\n(?: *\n){5,}")
+_REDACTED = re.compile(r"\[redacted[^\[\]]*\]")
+_DRAWN_AS_NOTHING = frozenset(
+    map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0))
+) | frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+"""Letters, marks and signs that nobody sees, and that no category tells from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +113,59 @@ def _by(facts: RequestFacts) -> str:
     return person(facts.decided_by)
 
 
-def exact(arguments: Mapping[str, Any]) -> str:
-    """The arguments as JSON that hides nothing but secrets: what can't be seen is named, what is cut is counted."""
-    text = redact(json.dumps(_visible(redact_values(arguments)), ensure_ascii=False, indent=2))
-    if len(text) <= SHOWN_CHARS:
+def exact(arguments: Mapping[str, Any], most: int = SHOWN_CHARS) -> str:
+    """The arguments as JSON that hides nothing: what can't be seen is named, what is left out is counted."""
+    text = redact(_json(_visible(redact_values(arguments))))
+    hidden = len(_json(arguments)) - len(_REDACTED.sub("", redact(_json(redact_values(arguments)))))
+    left_out = f"[… {hidden:,} characters look like a secret and {COVERED} …]\n" if hidden > 0 else ""
+    return left_out + middle_out(text, most, COVERED)
+
+
+COVERED = "are not shown here; the approval covers them too"
+
+
+def middle_out(text: str, most: int, unsaid: str = "are not shown here") -> str:
+    """Both ends of a text that is longer than `most` characters, and how much of it stands between them."""
+    if len(text) <= most:
         return text
-    head, tail = text[: SHOWN_CHARS - TAIL_CHARS], text[-TAIL_CHARS:]
-    hidden = len(text) - len(head) - len(tail)
-    return f"{head}\n[… {hidden:,} more characters are not shown here; the approval covers them too …]\n{tail}"
+    tail = most // 4
+    head = most - tail
+    return f"{text[:head]}\n[… {len(text) - most:,} more characters {unsaid} …]\n{text[-tail:]}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def visible(text: str) -> str:
     """A text in which nothing hides: control and format characters by their code, long blanks by their length."""
     named = "".join(char if _shows(char) else f"[U+{ord(char):04X}]" for char in text)
-    return _BLANK.sub(lambda hit: f"[{len(hit[0]):,} spaces]", named)
+    dense = _EMPTY_LINES.sub(lambda hit: f"\n[{hit[0].count(chr(10)) - 1:,} empty lines]\n", named)
+    return _BLANK.sub(lambda hit: f"[{len(hit[0]):,} spaces]", dense)
 
 
 def _shows(char: str) -> bool:
-    return char in "\n " or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
+    if char in "\n ":
+        return True
+    hides = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
+    return not hides and char not in _DRAWN_AS_NOTHING
 
 
 def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {visible(str(key)): _visible(item) for key, item in value.items()}
+        return _named_apart([(visible(str(key)), _visible(item)) for key, item in value.items()])
     if isinstance(value, list | tuple):
         return [_visible(item) for item in value]
     return value
+
+
+def _named_apart(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """No argument takes the place of another that is shown by the same name."""
+    apart: dict[str, Any] = {}
+    for name, value in items:
+        while name in apart:
+            name += " (another)"
+        apart[name] = value
+    return apart
