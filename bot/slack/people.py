@@ -18,6 +18,7 @@ from bot.slack.identity import Me, Person, who_is
 from bot.slack.verdict import Meaning, read_failure
 from core.errors import PilothouseError
 from core.messages import NO_RIGHTS, Arrival, Rights, UserId, Who
+from core.steering_table import DECISIONS
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +49,7 @@ class People:
             rights, _ = self._rights(arrival.channel, arrival.author, Who.BOT)
             return replace(arrival, rights=rights)
         try:
-            person = await self.person(arrival.author)
+            person = await self.person(arrival.author, fresh=arrival.marker in DECISIONS)
         except Unknown:
             if arrival.level is None or not self._rights(arrival.channel, arrival.author, Who.MEMBER)[1]:
                 raise
@@ -59,10 +60,10 @@ class People:
         rights, on_call = self._rights(arrival.channel, arrival.author, who)
         return replace(arrival, who=Who.PARTICIPANT if on_call and who is Who.MEMBER else who, rights=rights)
 
-    async def person(self, user: UserId) -> Person:
-        """The account of `user`."""
+    async def person(self, user: UserId, *, fresh: bool = False) -> Person:
+        """The account of `user`; `fresh` asks Slack again: who decides about a change must be there now."""
         kept = self._known.get(user)
-        if kept is not None and self._now() - kept[0] < KEPT_S:
+        if kept is not None and not fresh and self._now() - kept[0] < KEPT_S:
             return kept[1]
         try:
             response = await self._client.users_info(user=user)

@@ -131,6 +131,18 @@ async def test_only_who_may_decides_and_everybody_else_is_told_why(thread: Threa
 
 
 @pytest.mark.parametrize("script", [proposing()], ids=["proposes"])
+async def test_who_has_left_decides_nothing_any_more(thread: Thread, undo: Undo) -> None:
+    await thread.ask(user=ONCALL)
+    post = await request(thread)
+    workspace = thread.slack.workspace
+    workspace.people = [replace(one, deleted=True) if one.id == ONCALL else one for one in workspace.people]
+    await thread.press_on(post, "approve", ONCALL)
+    await whispered(thread, ONCALL, "Your decision was not taken")
+    assert undo.done == []
+    assert [row["state"] for row in await thread.rows("approvals")] == ["open"]
+
+
+@pytest.mark.parametrize("script", [proposing()], ids=["proposes"])
 async def test_a_stop_while_it_waits_ends_it_at_once(thread: Thread, undo: Undo) -> None:
     await thread.ask()
     post = await request(thread)
