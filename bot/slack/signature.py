@@ -7,6 +7,8 @@ that is not ASCII, ends in a 500, and Slack would send the same again. So this s
     400   Slack signed it, but the body is not what Slack sends: no UTF-8, broken JSON
     408   the body did not arrive in time
     413   the body is larger than the application takes
+    503   more events are under way than can be answered in time: Slack sends this one again. Clicks always pass,
+          because nobody sends those again
 
 The signature is over the raw bytes and compared in constant time, also when the timestamp is off: a right signature
 with a wrong time means that a clock is wrong, or that somebody repeats an old request, and the log can say so. What
@@ -37,6 +39,9 @@ BODY_S = 5.0
 """How long a body may take to arrive. Slack gives up after 3 s."""
 TIMESTAMP = "X-Slack-Request-Timestamp"
 SIGNATURE = "X-Slack-Signature"
+MOST_AT_ONCE = 200
+"""Requests of Slack that are under way. Each is a transaction before its answer, and Slack waits 3 s for that."""
+EVENT = "application/json"
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 _UTF_8 = (None, "utf-8", "utf8")
@@ -45,14 +50,33 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def verified(
-    secret: str, handle: Handler, now: Callable[[], float] = time.time, *, body_s: float = BODY_S
+    secret: str,
+    handle: Handler,
+    now: Callable[[], float] = time.time,
+    *,
+    body_s: float = BODY_S,
+    most: int = MOST_AT_ONCE,
 ) -> Handler:
-    """`handle` for requests that Slack signed with `secret`, and for no others. `now`: seconds since the epoch."""
+    """`handle` for requests that Slack signed with `secret`, and for no others; at most `most` at once.
+
+    `now`: seconds since the epoch.
+    """
     if not secret.strip():
         raise BadInput(
             "HTTP mode needs SLACK_SIGNING_SECRET; copy the Signing Secret from the app's Basic Information."
         )
     key = secret.encode()
+    under_way = 0
+
+    async def admitted(request: web.Request) -> web.StreamResponse:
+        nonlocal under_way
+        if under_way >= most and request.content_type == EVENT:
+            return _refused(503, f"{most} requests of Slack are under way already; Slack sends this one again")
+        under_way += 1
+        try:
+            return await handle(request)
+        finally:
+            under_way -= 1
 
     async def handler(request: web.Request) -> web.StreamResponse:
         headers = _headers(request)
@@ -75,7 +99,7 @@ def verified(
                 401, "the signature is wrong: it is not from Slack, or SLACK_SIGNING_SECRET is another app's"
             )
         wrong = unreadable(body, request.content_type, request.charset)
-        return _refused(400, wrong) if wrong is not None else await handle(request)
+        return _refused(400, wrong) if wrong is not None else await admitted(request)
 
     return handler
 

@@ -335,3 +335,28 @@ async def test_a_body_that_does_not_come_is_not_waited_for_long() -> None:
 def test_without_a_signing_secret_there_is_no_http_mode() -> None:
     with pytest.raises(BadInput, match="SLACK_SIGNING_SECRET"):
         verified(" ", _never)
+
+
+async def test_more_events_than_can_be_answered_in_time_are_left_to_slack_to_send_again() -> None:
+    under_way, let = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        under_way.release()
+        await let.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/slack/events", verified(SECRET, slow, most=3))
+    async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as http:
+        door = Door(http)
+        door.address = f"http://127.0.0.1:{port}/slack/events"
+        first = [asyncio.ensure_future(door.signed()) for _ in range(3)]
+        for _ in first:
+            await under_way.acquire()
+        assert await door.signed() == 503
+        body = urlencode({"payload": json.dumps({"type": "block_actions"})}).encode()
+        click = asyncio.ensure_future(door.post(body, headers_for(body) | FORM))
+        await under_way.acquire()
+        let.set()
+        assert await asyncio.gather(*first, click) == [200] * 4
+        assert await door.signed() == 200
