@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 import structlog
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.message import SlackMessage
@@ -17,8 +17,8 @@ from bot.slack.request_message import request_message
 from bot.slack.send import Mark, Sender
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.approvals import ApprovalState
-from storage.database import now
-from storage.ledger.common import one, rows
+from core.messages import SessionId
+from storage.ledger.common import lock, rows
 from storage.ledger.requests import OPEN_OF_TURN, end_requests
 from storage.outbox import LOOKUPS, Item, item_again, item_ended, item_sending, item_unclear
 from storage.request_facts import RequestPost, request_post
@@ -115,10 +115,13 @@ async def _looked_up(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
 
 
 async def _is_there(tx: AsyncConnection, item: Item, ts: str) -> None:
-    """The request has its post: the card links to it, and its end rewrites it."""
+    """The request has its post: the card links to it, and its end rewrites it.
+
+    The session comes first, as in a decision: people press the button of a post that has only just appeared.
+    """
+    await tx.execute(update(sessions).where(sessions.c.id == item.session).values(version=sessions.c.version + 1))
     await item_ended(tx, item.id, "sent", message_ts=ts)
     await tx.execute(update(approvals).where(approvals.c.number == int(item.body["approval"])).values(message_ts=ts))
-    await tx.execute(update(sessions).where(sessions.c.id == item.session).values(version=sessions.c.version + 1))
 
 
 async def _rewritten(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
@@ -148,8 +151,9 @@ async def _again_or_failed(tx: AsyncConnection, item: Item, verdict: Verdict) ->
 
 async def _nobody_was_asked(tx: AsyncConnection, item: Item) -> None:
     """A request that Slack does not take can't be decided: the model is told so, instead of waiting."""
+    session = await lock(tx, SessionId(item.session or ""))
+    if session is None:
+        return
     asked = [row for row in await rows(tx, OPEN_OF_TURN, turn=item.turn) if row["number"] == item.body["approval"]]
-    moment = await one(tx, select(now().label("at")))
-    assert moment is not None
     why = "Slack did not take the request, so nobody could be asked"
-    await end_requests(tx, asked, ApprovalState.WITHDRAWN, moment["at"], why=why)
+    await end_requests(tx, asked, ApprovalState.WITHDRAWN, session["now"], why=why)
