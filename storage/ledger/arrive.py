@@ -36,6 +36,7 @@ from storage.ledger import requests
 from storage.ledger import stops as stopping
 from storage.ledger.common import STOPS, Ids, begin_turn, dump, lock, one, rows, strongest, unsettled
 from storage.ledger.early_stops import adopt
+from storage.ledger.retry import RETRY_ROW, retry_key
 from storage.ledger.scene import Scene, early_stop, find, is_alone, new_session, target, who
 from storage.ledger.signs import (
     BEFORE_START,
@@ -318,8 +319,8 @@ async def _retry(
         .order_by(messages.c.slack_ts),
     )
     values = {
-        **_message(again, scene, arrival, Disposition.START, "retry_button", "waiting"),
-        "dedupe_key": f"retry:{ended['id']}:{arrival.ts}",
+        **_message(again, scene, arrival, Disposition.START, RETRY_ROW, "waiting"),
+        "dedupe_key": retry_key(ended["id"], arrival.ts),
         "source": "mention",
         "text": "\n".join(word["text"] for word in asked) or ended["asked_text"],
         "files": dump([file for word in asked for file in json.loads(word["files"])]),

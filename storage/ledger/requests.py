@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import String, bindparam, exists, insert, select, update
+from sqlalchemy import String, bindparam, exists, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.approvals import (
@@ -29,6 +29,7 @@ from core.ports import Tier
 from storage.database import now
 from storage.ledger.common import Row, one, rows
 from storage.ledger.outgoing import rewrite_row
+from storage.ledger.retry import RETRY_ROW, retried
 from storage.ledger.scene import Scene
 from storage.tables import approvals, calls, messages, outbox, sessions, suspensions, turns
 
@@ -58,7 +59,9 @@ WAIT_OVER = update(suspensions).where(suspensions.c.turn_id == _TURN, suspension
 NEW_POST = insert(outbox)
 PLACE = select(sessions.c.id, sessions.c.channel, sessions.c.thread_ts).where(sessions.c.id == bindparam("session"))
 SHOW = update(sessions).where(sessions.c.id == bindparam("session")).values(version=sessions.c.version + 1)
-AUTHORS = select(messages.c.author).where(messages.c.turn_id == _TURN, messages.c.state == "consumed").distinct()
+AUTHORS = select(messages.c.author, messages.c.policy_row, messages.c.dedupe_key).where(
+    messages.c.turn_id == _TURN, or_(messages.c.state == "consumed", messages.c.disposition != "note")
+)
 
 WAITS_STILL = exists().where(
     suspensions.c.turn_id == turns.c.id, suspensions.c.ended_at.is_(None), suspensions.c.until > now()
@@ -84,7 +87,7 @@ async def decide(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Notice 
     found = await _meant(tx, scene, arrival)
     if isinstance(found, Refusal):
         return REFUSED[found]
-    authors = [row["author"] for row in await rows(tx, AUTHORS, turn=found["turn_id"])]
+    authors = await _authors(tx, found["turn_id"])
     refusal = may_decide(
         ApprovalState(found["state"]),
         tier=Tier(found["tier"]),
@@ -109,6 +112,19 @@ async def decide(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Notice 
         ]
         await end_requests(tx, behind, ApprovalState.WITHDRAWN, scene.at, why=AFTER_A_DENIAL)
     return None
+
+
+async def _authors(tx: AsyncConnection, turn: str) -> set[str]:
+    """Whose words a turn is about. Behind Retry stand the words of the turn that is tried again."""
+    authors: set[str] = set()
+    about = [turn]
+    for one_ in about:
+        for row in await rows(tx, AUTHORS, turn=one_):
+            authors.add(row["author"])
+            again = retried(row["dedupe_key"]) if row["policy_row"] == RETRY_ROW else None
+            if again is not None and again not in about:
+                about.append(again)
+    return authors
 
 
 async def _meant(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Row | Refusal:

@@ -10,11 +10,12 @@ from sqlalchemy import update
 from core.approvals import ApprovalPolicy
 from core.errors import ToolError
 from core.ledger import Claimed, Frozen
-from core.messages import Action, ChannelId, SessionId
+from core.messages import Action, Arrival, ChannelId, Marker, SessionId, SlackTs, Source, TurnId, UserId, Who
+from core.notices import Notice
 from core.ports import Tier
 from storage.database import Database
 from storage.tables import sessions
-from tests.support.scene import BOT, FakeTool, Scene, answer, scene, tool
+from tests.support.scene import BOT, EVERYTHING, FakeTool, Scene, answer, scene, tool
 
 ASK = f"<@{BOT}> checkout answers 5xx, put it right"
 DONE = answer("Done.")
@@ -79,3 +80,41 @@ async def test_with_nothing_left_to_decide_what_needs_no_approval_runs_at_once(s
         assert await statuses(thread) == ["error", "ok"]
         assert (undo.began, comment.began) == (0, 1)
         assert not await thread.rows("approvals")
+
+
+async def retry(thread: Scene, turn: str, who: str) -> None:
+    at = thread.ts()
+    await thread.mailbox.arrive(
+        Arrival(
+            source=Source.BUTTON,
+            marker=Marker.NONE,
+            who=Who.MEMBER,
+            rights=EVERYTHING,
+            author=UserId(who),
+            team="T0HOME",
+            channel=ChannelId("C0INCIDENT"),
+            thread_ts=SlackTs("1790000000.000100"),
+            ts=at,
+            dedupe_key=f"act:{at}:{who}",
+            only_in_session=True,
+            action=Action.RETRY,
+            subject=turn,
+            turn_id=TurnId(turn),
+        )
+    )
+
+
+async def test_whose_words_are_tried_again_is_not_the_second_person(database: Database) -> None:
+    undo = tool("undo", tier=Tier.EXTERNAL)
+    lines = [answer("I could not."), answer("Nor now."), answer("", ("undo", {})), DONE]
+    async with scene(database, lines, [undo], approvals=asking()) as thread:
+        await thread.say(ASK, who="U0ASKED")
+        for count, who in enumerate(("U0OTHER", "U0THIRD"), start=1):
+            await thread.settled(count)
+            await retry(thread, (await thread.rows("turns", "number"))[-1]["id"], who)
+        name = f"ap-{(await thread.asked())[0]['number']}"
+        for author in ("U0ASKED", "U0OTHER", "U0THIRD"):
+            assert (await thread.press(Action.APPROVE, name, who=author)).notice is Notice.NEEDS_ANOTHER
+        assert (await thread.press(Action.APPROVE, name, who="U0ONCALL")).notice is None
+        assert await thread.settled(3) == ["completed"] * 3
+        assert undo.began == 1
