@@ -32,6 +32,11 @@ _DECISION = re.compile(
     r"[\s,.!;:—。]*(?P<reason>.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_DOUBTS = re.compile(
+    r"\?|\b(?:not|don['’]?t|never|unless|if|when|after|before|until|only|but|except|wait|hold|later|tomorrow)\b"
+    r"|不|别|等|如果|之后|以后",
+    re.IGNORECASE,
+)
 _YES = """
     ok okay okey k kk y yes yep yeah yup sure lgtm ack agreed agree approved approve accepted fine great perfect
     proceed continue go +1 👍 👌 ✅ 好 好的 好吧 可以 行 同意 批准 没问题 确认 はい 了解 承認 네 예 좋아 ja oui si sí
@@ -113,6 +118,11 @@ def parse_decision(text: str) -> Ruling | None:
     if (reason and marker is Marker.APPROVE) or hit["word"].lower() in ("approved", "denied"):
         return None
     return Ruling(marker, None, reason)
+
+
+def is_doubtful(reason: str) -> bool:
+    """Whether what stands behind `approve ap-7` asks or puts a condition: whoever decides so has not decided yet."""
+    return _DOUBTS.search(reason) is not None
 
 
 def is_assent(text: str) -> bool:

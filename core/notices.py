@@ -29,6 +29,7 @@ class Notice(StrEnum):
     ALREADY_DECIDED = "already_decided"
     REQUEST_EXPIRED = "request_expired"
     NEEDS_ANOTHER = "needs_another"
+    WITH_A_CONDITION = "with_a_condition"
     EXPIRED_CONTROL = "expired_control"
     WHICH_TURN = "which_turn"
 
@@ -66,6 +67,8 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         "Ask me again if the change is still wanted.",
         Notice.NEEDS_ANOTHER: "Your decision was not taken: this leaves the company, so somebody else than those who "
         "asked must decide. The request stays open for {who_may}.",
+        Notice.WITH_A_CONDITION: "That did not approve anything: I run a change now or not at all, and your words "
+        "ask or put a condition. Write `approve` with the id and nothing else, press a button, or deny and say why.",
         Notice.EXPIRED_CONTROL: "This control has expired and did nothing. "
         "Write `stop` or `cancel` in the thread to stop me, or mention me to ask.",
         Notice.WHICH_TURN: "I can't tell which of my turns you mean, so nothing was stopped. "

@@ -23,6 +23,7 @@ from core.approvals import (
     number_of,
 )
 from core.ledger import Claimed
+from core.marker import is_doubtful
 from core.messages import Arrival, Marker, UserId
 from core.notices import Notice
 from core.ports import Tier
@@ -102,6 +103,8 @@ async def decide(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Notice 
         await end_requests(tx, [found], ApprovalState.WITHDRAWN, scene.at, why="its arguments changed")
         return Notice.REQUEST_EXPIRED
     approved = arrival.marker is Marker.APPROVE
+    if approved and is_doubtful(arrival.reason):
+        return Notice.WITH_A_CONDITION
     state = ApprovalState.APPROVED if approved else ApprovalState.DENIED
     await end_requests(tx, [found], state, scene.at, by=arrival.author, why=arrival.reason)
     if not approved:

@@ -145,6 +145,19 @@ async def test_a_bare_yes_approves_nothing_and_redirects_nothing(sqlite_database
         assert f"approve ap-{number}" in told[-1]
 
 
+@pytest.mark.parametrize(
+    "words", ["approve ap-{n}?", "approve ap-{n} after the sale", "approve ap-{n}: only one pod"]
+)
+async def test_an_approval_with_a_condition_is_none(sqlite_database: Database, words: str) -> None:
+    async with scene(sqlite_database, [answer("", ("undo", {}))], [change()], approvals=asking()) as thread:
+        await thread.say(ASK)
+        number = (await thread.asked())[0]["number"]
+        said = await thread.say(words.format(n=number), who="U0ONCALL")
+        assert said.notice is Notice.WITH_A_CONDITION
+        assert await states(thread) == ["open"]
+        assert not [row for row in await thread.rows("outbox") if "white_check_mark" in row["body"]]
+
+
 @pytest.mark.parametrize("level", list(Level))
 async def test_a_stop_while_it_waits_ends_the_request_and_nothing_runs(database: Database, level: Level) -> None:
     undo = change()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.marker import Ruling, is_assent, marker_of, parse_decision
+from core.marker import Ruling, is_assent, is_doubtful, marker_of, parse_decision
 from core.messages import Marker
 
 BOT = "U0BOT0001"
@@ -87,6 +87,25 @@ def test_a_decision_names_its_request_and_its_reason(text: str, ruling: Ruling) 
 )
 def test_a_sentence_about_approving_approves_nothing(text: str) -> None:
     assert parse_decision(text) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "doubtful"),
+    [
+        ("", False),
+        ("at once", False),
+        ("looks right, I checked the notes", False),
+        ("is that the right one?", True),
+        ("？", True),
+        ("after the sale", True),
+        ("but only one pod", True),
+        ("I do not think so", True),
+        ("等一下", True),
+    ],
+)
+def test_who_asks_or_puts_a_condition_has_not_approved(reason: str, doubtful: bool) -> None:
+    ruling = parse_decision(f"approve ap-7 {reason}")
+    assert ruling is not None and is_doubtful(ruling.reason) is doubtful
 
 
 @pytest.mark.parametrize(
