@@ -54,8 +54,6 @@ class ApprovalPolicy:
 class Refusal(StrEnum):
     """Why a decision was not taken."""
 
-    UNKNOWN = "unknown"
-    SEVERAL = "several"
     DECIDED = "decided"
     EXPIRED = "expired"
     ASKED_FOR_IT = "asked_for_it"

@@ -26,6 +26,7 @@ class Notice(StrEnum):
     HOW_TO_APPROVE = "how_to_approve"
     NOTHING_TO_DECIDE = "nothing_to_decide"
     WHICH_REQUEST = "which_request"
+    NOT_SEEN_YET = "not_seen_yet"
     ALREADY_DECIDED = "already_decided"
     REQUEST_EXPIRED = "request_expired"
     NEEDS_ANOTHER = "needs_another"
@@ -61,6 +62,8 @@ SENTENCES: Mapping[Notice, str] = MappingProxyType(
         "It may have been decided, withdrawn or run out; ask me again if the change is still wanted.",
         Notice.WHICH_REQUEST: "Several requests are open in this thread, so your decision was not taken. "
         "Press Approve or Deny on the one you mean, or write its id, as in `approve ap-7` or `deny ap-7 why`.",
+        Notice.NOT_SEEN_YET: "Your decision was not taken: a request in this thread is newer than your words. "
+        "Look at it, then press Approve or Deny, or write its id, as in `approve ap-7` or `deny ap-7 why`.",
         Notice.ALREADY_DECIDED: "That request is no longer open, so your decision was not taken: "
         "it was decided, withdrawn or stopped before. Its post says how.",
         Notice.REQUEST_EXPIRED: "That request had run out, so your decision was not taken and nothing has run. "

@@ -24,7 +24,7 @@ from core.approvals import (
 )
 from core.ledger import Claimed
 from core.marker import is_doubtful
-from core.messages import Arrival, Marker, UserId
+from core.messages import Arrival, Marker, UserId, older
 from core.notices import Notice
 from core.ports import Tier
 from storage.database import now
@@ -70,8 +70,6 @@ WAITS_STILL = exists().where(
 """The condition, over `turns`, that a suspended turn has something to wait for."""
 
 REFUSED: Mapping[Refusal, Notice] = {
-    Refusal.UNKNOWN: Notice.NOTHING_TO_DECIDE,
-    Refusal.SEVERAL: Notice.WHICH_REQUEST,
     Refusal.DECIDED: Notice.ALREADY_DECIDED,
     Refusal.EXPIRED: Notice.REQUEST_EXPIRED,
     Refusal.ASKED_FOR_IT: Notice.NEEDS_ANOTHER,
@@ -86,8 +84,8 @@ async def open_requests(tx: AsyncConnection, session: str) -> list[Row]:
 async def decide(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Notice | None:
     """Write one decision of somebody who may approve here; a notice says why it was not taken."""
     found = await _meant(tx, scene, arrival)
-    if isinstance(found, Refusal):
-        return REFUSED[found]
+    if isinstance(found, Notice):
+        return found
     authors = await _authors(tx, found["turn_id"])
     refusal = may_decide(
         ApprovalState(found["state"]),
@@ -130,17 +128,22 @@ async def _authors(tx: AsyncConnection, turn: str) -> set[str]:
     return authors
 
 
-async def _meant(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Row | Refusal:
-    """The request that a decision is about: the named one of this session, or its only open one."""
+async def _meant(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Row | Notice:
+    """The request that a decision is about: the named one of this session, or its only open one.
+
+    Words without an id are about what their author had seen: one that was posted after them they can't mean.
+    """
     session = scene.session["id"]
     if arrival.approval_id is not None:
         number = number_of(arrival.approval_id)
         found = await one(tx, BY_NUMBER, session=session, asked=number) if number is not None else None
-        return Refusal.UNKNOWN if found is None else found
+        return Notice.NOTHING_TO_DECIDE if found is None else found
     waiting = await open_requests(tx, session)
-    if len(waiting) > 1:
-        return Refusal.SEVERAL
-    return waiting[0] if waiting else Refusal.UNKNOWN
+    if not waiting:
+        return Notice.NOTHING_TO_DECIDE
+    if any(row["message_ts"] is not None and older(arrival.ts, row["message_ts"]) for row in waiting):
+        return Notice.NOT_SEEN_YET
+    return waiting[0] if len(waiting) == 1 else Notice.WHICH_REQUEST
 
 
 def _digest(found: Row) -> str:
