@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors import IllegalMove
+from core.evidence import whole
 from core.gateway import Call, CallResult, CallStatus, not_run
 from core.messages import UserId
 from core.ports import Tier
@@ -95,9 +96,9 @@ def number_of(approval: str | None) -> int | None:
 
 
 def digest(tool: str, arguments: Mapping[str, Any]) -> str:
-    """What a decision is bound to: the tool and exactly these arguments."""
-    said = json.dumps([tool, arguments], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    """What a decision is bound to: the tool and exactly these arguments, as they are kept (`core.evidence.whole`)."""
+    said = whole(json.dumps([tool, arguments], ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+    return hashlib.sha256(said.encode("utf-8")).hexdigest()
 
 
 def end(state: ApprovalState, to: ApprovalState) -> ApprovalState:

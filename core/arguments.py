@@ -16,6 +16,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from core.evidence import whole
 from core.ports import ToolSpec
 from core.redaction import SECRET_NAME, redact, redact_values
 
@@ -92,7 +93,7 @@ def fault_of(check: Draft202012Validator | None, arguments: Mapping[str, Any]) -
 def summarise(arguments: Mapping[str, Any]) -> str:
     """The arguments in one short line for people and logs."""
     parts = [f"{name}={_short(value)}" for name, value in redact_values(arguments).items()]
-    line = redact(" ".join(" ".join(parts).split()))
+    line = whole(redact(" ".join(" ".join(parts).split())))
     return line if len(line) <= 160 else f"{line[:159]}…"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from core.arguments import check_of, fault_of, summarise
 from core.cancel import LETTING_GO_S, SAYS, Cancel, let_go
 from core.errors import OutcomeUnknown, ToolError
-from core.evidence import Kept, clean, kept_of, narrowing
+from core.evidence import Kept, clean, kept_of, narrowing, whole
 from core.frame import framed
 from core.limits import Limits
 from core.pictures import admitted
@@ -147,7 +147,7 @@ class Gateway:
 
     def admit(self, position: int, block: Mapping[str, Any], *, broken: bool) -> Call:
         """Look at one `tool_use` block of an answer: may it run, and as what. Never raises."""
-        name = str(block["name"])
+        name = whole(str(block["name"]))[:LONGEST_NAME]
         raw = block.get("input")
         arguments: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
         tool = self._tools.get(name)
@@ -247,6 +247,7 @@ CUT_SHORT = asyncio.CancelledError()
 
 AFTER_AN_UNKNOWN = "the outcome of a write before it is unknown"
 MOST_LINKS = 20
+LONGEST_NAME = 200
 PREVIEW_CHARS = 8_000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from sqlalchemy import update
 
 from core.approvals import ApprovalPolicy
@@ -118,3 +119,26 @@ async def test_whose_words_are_tried_again_is_not_the_second_person(database: Da
         assert (await thread.press(Action.APPROVE, name, who="U0ONCALL")).notice is None
         assert await thread.settled(3) == ["completed"] * 3
         assert undo.began == 1
+
+
+@pytest.mark.parametrize("text", ["half \ud83d", "nul \x00 and \x1b", "\u2028 line", "1e400", "ｆｕｌｌ"])
+async def test_an_argument_that_no_database_keeps_as_it_is_can_be_approved_as_it_is_kept(
+    database: Database, text: str
+) -> None:
+    undo = change()
+    lines = [answer("", ("undo", {"note": text, "number": 1.0})), DONE]
+    async with scene(database, lines, [undo], approvals=asking()) as thread:
+        await thread.say(ASK)
+        name = f"ap-{(await thread.asked())[0]['number']}"
+        assert (await thread.press(Action.APPROVE, name)).notice is None
+        assert await thread.settled() == ["completed"]
+        assert undo.began == 1
+
+
+async def test_a_name_that_no_database_keeps_is_a_tool_that_is_not_there(database: Database) -> None:
+    lines = [answer("", ("\ud83d\x00" + "undo" * 80, {})), DONE]
+    async with scene(database, lines, [change()], approvals=asking()) as thread:
+        await thread.say(ASK)
+        assert await thread.settled() == ["completed"]
+        assert await statuses(thread) == ["refused"]
+        assert not thread.faults
