@@ -311,7 +311,9 @@ LOOKED_UP_BY = {
 
 def key_of(due: DueCard | Item) -> str:
     """The message that a row is about: one call at a time for it."""
-    return f"card:{due.turn}" if isinstance(due, DueCard) else f"item:{due.id}"
+    if isinstance(due, DueCard):
+        return f"card:{due.turn}"
+    return f"request:{due.body.get('approval')}" if due.kind in KINDS else f"item:{due.id}"
 
 
 def method_of(due: DueCard | Item) -> str:

@@ -155,13 +155,15 @@ class Writer:
         chosen: list[DueCard | Item] = []
         if self._now() < self._dead_until:
             return chosen
+        under_way = set(self._calls)
         for one in sorted(due, key=lambda one: one.priority):
             if len(chosen) + len(self._calls) >= CALLS_AT_ONCE:
                 break
-            if key_of(one) not in self._calls:
+            if key_of(one) not in under_way:
                 urgent = one.priority < Priority.PROGRESS
                 if self._pace.may(method_of(one), one.channel, urgent=urgent):
                     chosen.append(one)
+                    under_way.add(key_of(one))
         return chosen
 
     async def _write(self, chosen: Rows | None) -> tuple[int, list[Delivery]]:

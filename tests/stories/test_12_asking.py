@@ -106,3 +106,18 @@ async def test_a_request_whose_post_broke_off_is_there_once_and_its_buttons_go_a
     await thread.until(lambda: "It ran." in shown(thread.own("request")[0]))
     assert len(thread.own("request")) == 1
     assert "action_id" not in json.dumps(thread.own("request"))
+
+
+async def test_while_an_edit_of_its_post_is_under_way_no_other_overtakes_it(thread: Thread, undo: Undo) -> None:
+    await thread.ask()
+    post = await asked(thread)
+
+    def edits(args: Any) -> bool:
+        return bool(args.get("ts") == post["ts"])
+
+    answered(thread, "chat.update", "commit_then_timeout", which=edits)
+    await thread.press_on(post, "approve", ONCALL)
+    await holds(thread, ["completed"])
+    assert undo.done == 1
+    assert len([one for one in thread.slack.called("chat.update") if edits(one.args)]) == 1
+    assert "It ran." not in shown(thread.own("request")[0])
