@@ -13,6 +13,7 @@ from core.messages import Arrival
 from core.ports import Doorbell
 from core.steering_table import STOP_WORDS
 from storage.database import Database, run
+from storage.ledger import requests
 from storage.ledger.arrive import Arrived, arrive
 from storage.ledger.common import Ids
 from storage.ledger.scene import find
@@ -65,9 +66,10 @@ class Mailbox:
             return await find(tx, arrival) is not None
 
     async def post_gone(self, channel: str, ts: str) -> None:
-        """Somebody deleted a message of ours: a card is lost, and is not edited again."""
+        """Somebody deleted a message of ours: a card is lost, and is not edited again. A request is asked again."""
 
         async def work(tx: AsyncConnection) -> None:
+            await requests.post_gone(tx, self._db.dialect, channel, ts)
             await tx.execute(
                 update(cards)
                 .where(cards.c.channel == channel, cards.c.message_ts == ts, cards.c.state == "open")

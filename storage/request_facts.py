@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.approvals import ApprovalState, approval_id
@@ -14,8 +14,12 @@ from core.messages import UserId
 from core.ports import Tier
 from core.request import RequestFacts
 from storage.ledger.common import one, rows
+from storage.ledger.outgoing import request_keys
 from storage.tables import approvals, calls, entries, outbox, turns
 
+_ON_THE_WAY = exists().where(
+    outbox.c.dedupe_key.in_(bindparam("posts", expanding=True)), outbox.c.state.in_(["waiting", "sending"])
+)
 ASKED = (
     select(
         approvals,
@@ -25,11 +29,10 @@ ASKED = (
         calls.c.step,
         calls.c.status,
         turns.c.asked_by,
-        outbox.c.state.label("post"),
+        _ON_THE_WAY.label("on_the_way"),
     )
     .join(calls, calls.c.id == approvals.c.call_row)
     .join(turns, turns.c.id == approvals.c.turn_id)
-    .outerjoin(outbox, outbox.c.dedupe_key == bindparam("post_key"))
     .where(approvals.c.number == bindparam("asked"))
 )
 SAID = select(entries.c.body).where(
@@ -55,7 +58,7 @@ class RequestPost:
 
 async def request_post(tx: AsyncConnection, number: int) -> RequestPost | None:
     """The facts of request `number`, or None if there is no such request."""
-    row = await one(tx, ASKED, asked=number, post_key=f"request:{number}")
+    row = await one(tx, ASKED, asked=number, posts=list(request_keys(number)))
     if row is None:
         return None
     said = await one(tx, SAID, turn=row["turn_id"], at_step=row["step"])
@@ -75,7 +78,7 @@ async def request_post(tx: AsyncConnection, number: int) -> RequestPost | None:
         reason=row["reason"],
         status=CallStatus(row["status"]),
     )
-    return RequestPost(facts, row["session_id"], row["message_ts"], row["post"] in ("waiting", "sending"))
+    return RequestPost(facts, row["session_id"], row["message_ts"], bool(row["on_the_way"]))
 
 
 def _text_of(body: str) -> str:

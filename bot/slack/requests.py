@@ -132,6 +132,8 @@ async def _rewritten(tx: AsyncConnection, item: Item, verdict: Verdict) -> None:
             await item_again(tx, item.id, backoff(item.tries), verdict.error)
         case Meaning.PAYLOAD if not item.body.get("plain"):
             await item_again(tx, item.id, 0.0, verdict.error, body={**item.body, "plain": True})
+        case Meaning.GONE:
+            await item_ended(tx, item.id, "dropped", error=verdict.error)
         case _:
             await _again_or_failed(tx, item, verdict)
 

@@ -103,8 +103,19 @@ def row(
 def request_row(claimed: Claimed, approval: int, at: float) -> dict[str, Any]:
     """The post that asks for approval of request number `approval`."""
     session = {"id": claimed.lease.session, "channel": claimed.channel, "thread_ts": claimed.thread_ts}
-    key, body = f"request:{approval}", {"approval": approval}
+    key, body = request_keys(approval)[0], {"approval": approval}
     return row("request", key, body, session=session, at=at, priority=Priority.ANSWER, turn=claimed.turn)
+
+
+def request_again_row(session: Mapping[str, Any], turn: str, approval: int, at: float) -> dict[str, Any]:
+    """The same post once more, for one that was deleted; there is never a third."""
+    key, body = request_keys(approval)[1], {"approval": approval}
+    return row("request", key, body, session=session, at=at, priority=Priority.ANSWER, turn=turn)
+
+
+def request_keys(approval: int) -> tuple[str, str]:
+    """The keys of the rows that post request number `approval`."""
+    return f"request:{approval}", f"request:{approval}:again"
 
 
 def rewrite_row(session: Mapping[str, Any], turn: str, approval: int, why: str, at: float) -> dict[str, Any]:

@@ -24,12 +24,13 @@ from core.approvals import (
 )
 from core.ledger import Claimed
 from core.marker import is_doubtful
-from core.messages import Arrival, Marker, UserId, older
+from core.messages import Arrival, Marker, SessionId, UserId, older
 from core.notices import Notice
 from core.ports import Tier
 from storage.database import now
-from storage.ledger.common import Row, one, rows
-from storage.ledger.outgoing import rewrite_row
+from storage.dialect import insert_ignore
+from storage.ledger.common import Row, lock, one, rows
+from storage.ledger.outgoing import request_again_row, rewrite_row
 from storage.ledger.retry import RETRY_ROW, retried
 from storage.ledger.scene import Scene
 from storage.tables import approvals, calls, messages, outbox, sessions, suspensions, turns
@@ -46,6 +47,15 @@ OPEN_OF_SESSION = ASKED.where(approvals.c.session_id == bindparam("session"), ap
 BY_NUMBER = ASKED.where(approvals.c.session_id == bindparam("session"), approvals.c.number == bindparam("asked"))
 OF_TURN = ASKED.where(approvals.c.turn_id == _TURN)
 OF_CALL = select(approvals).where(approvals.c.call_row == bindparam("call"))
+AT = (
+    select(approvals.c.number, approvals.c.turn_id, approvals.c.session_id)
+    .join(sessions, sessions.c.id == approvals.c.session_id)
+    .where(
+        sessions.c.channel == bindparam("channel"),
+        approvals.c.message_ts == bindparam("ts"),
+        approvals.c.state == "open",
+    )
+)
 END = (
     update(approvals)
     .where(approvals.c.number == bindparam("asked"), approvals.c.state == "open")
@@ -182,6 +192,19 @@ async def show_anew(tx: AsyncConnection, approval: Row, at: float, why: str) -> 
     assert session is not None
     values = rewrite_row(session, approval["turn_id"], approval["number"], why, at)
     await tx.execute(NEW_POST, values)
+
+
+async def post_gone(tx: AsyncConnection, dialect: str, channel: str, ts: str) -> None:
+    """The post of an open request was deleted: it is asked once more, because nobody can see what they decide."""
+    found = await one(tx, AT, channel=channel, ts=ts)
+    session = await lock(tx, SessionId(found["session_id"])) if found is not None else None
+    if found is None or session is None or await one(tx, AT, channel=channel, ts=ts) is None:
+        return
+    again = request_again_row(session, found["turn_id"], found["number"], session["now"])
+    if (await tx.execute(insert_ignore(outbox, dialect).values(**again))).rowcount == 0:
+        return
+    await tx.execute(update(approvals).where(approvals.c.number == found["number"]).values(message_ts=None))
+    await tx.execute(SHOW, {"session": session["id"]})
 
 
 async def still_waits(tx: AsyncConnection, turn: str) -> bool:

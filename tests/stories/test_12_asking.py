@@ -13,7 +13,7 @@ import pytest
 from bot.playground.model import Script, call, say
 from core.ports import Tier, ToolOutput, ToolSpec
 from tests.support.story import QUICK, holds, sent
-from tests.support.thread import ONCALL, Message, Thread, in_town, part_of, shown
+from tests.support.thread import ENGINEER, ONCALL, Message, Thread, in_town, part_of, shown
 
 
 class Undo:
@@ -121,3 +121,21 @@ async def test_while_an_edit_of_its_post_is_under_way_no_other_overtakes_it(thre
     assert undo.done == 1
     assert len([one for one in thread.slack.called("chat.update") if edits(one.args)]) == 1
     assert "It ran." not in shown(thread.own("request")[0])
+
+
+async def test_a_request_whose_post_somebody_deletes_is_asked_once_more_and_never_again(
+    thread: Thread, undo: Undo
+) -> None:
+    await thread.ask()
+    first = await asked(thread)
+    await thread.until(lambda: "Waiting for approval" in shown(thread.own("card")[0]))
+    await thread.slack.delete(thread.channel, first["ts"], ENGINEER)
+    await thread.until(lambda: [post["ts"] for post in thread.own("request")] not in ([], [first["ts"]]))
+    second = await asked(thread)
+    await thread.until(lambda: second["ts"].replace(".", "") in shown(thread.own("card")[0]))
+    await thread.slack.delete(thread.channel, second["ts"], ENGINEER)
+    await thread.reply("approve ap-1", ONCALL)
+    await holds(thread, ["completed"])
+    assert undo.done == 1
+    assert not thread.own("request")
+    assert [row["state"] for row in await thread.rows("outbox") if row["kind"] == "request"] == ["sent", "sent"]
