@@ -69,7 +69,8 @@ async def _ask(
 ) -> None:
     own = {"session_id": claimed.lease.session, "turn_id": claimed.turn, "created_at": at}
     suspension = ids("u")
-    await tx.execute(NEW_SUSPENSION, {"id": suspension, "kind": "approval", "until": until, **own})
+    over = None if any(request.asks for request in requests) else at
+    await tx.execute(NEW_SUSPENSION, {"id": suspension, "kind": "approval", "until": until, "ended_at": over, **own})
     for request in requests:
         row: dict[str, Any] = {
             "suspension_id": suspension,

@@ -355,6 +355,23 @@ async def test_a_change_that_its_tool_knows_to_be_impossible_is_not_asked_about(
         assert undo.began == 1
 
 
+async def test_what_needs_no_asking_waits_for_nobody_when_what_was_to_be_asked_is_impossible(
+    sqlite_database: Database,
+) -> None:
+    class Impossible(FakeTool):
+        async def preview(self, arguments: Mapping[str, Any]) -> str:
+            raise ToolError("There is no such revision.")
+
+    undo, comment = change(), change("comment")
+    lines = [answer("", ("undo", {}), ("comment", {})), DONE]
+    tools = [Impossible(undo.spec, undo.work), comment]
+    async with scene(sqlite_database, lines, tools, approvals=asking("comment")) as thread:
+        await thread.say(ASK)
+        assert await thread.settled() == ["completed"]
+        assert await statuses(thread) == ["error", "ok"]
+        assert comment.began == 1
+
+
 async def test_a_steer_that_waits_already_is_heard_before_anybody_is_asked(sqlite_database: Database) -> None:
     looking, go_on = asyncio.Event(), asyncio.Event()
 

@@ -11,24 +11,39 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from core.actor import settled_before
+from core.approvals import Request
 from core.cancel import Cancel
-from core.errors import LostLease, Stopped
-from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run, recovered
+from core.errors import LostLease, Overtaken, Stopped
+from core.gateway import Call, CallResult, CallStatus, Gateway, cancelled, not_run
 from core.ledger import Claimed, Frozen, Spent, Surroundings
 from core.messages import Level
 from core.ports import Tier, Usage
+from core.proposal import decided
 from core.remediation import EmptyCause, Rung, ask
 from core.safe_point import Force, Probe
 from core.settle import Detail, Outcome, Reason, reason_of
 from core.turn import CRASHES_THAT_ABANDON, Stamp
 from storage.ledger.sql import SqlLedger
-from tests.simulation.snapshot import Snapshot
+from tests.simulation.laws_of_approvals import ASKS
+from tests.simulation.snapshot import Row, Snapshot
 from tests.simulation.world import LIMITS, Job, World
 from tests.support.scene import tool
 
 T = TypeVar("T")
 
 SPENT = Usage(10, 5)
+VALID_S = 25.0
+STEPS = (
+    ("look",),
+    ("look", "change"),
+    ("look", "look", "nothing"),
+    ("change", "change"),
+    (ASKS,),
+    ("look", ASKS, "change"),
+    ("change", ASKS, "nothing", ASKS),
+    (ASKS, "look", ASKS, "change", ASKS),
+)
+"""What the model calls at once; the writes of the last four wait for people."""
 
 
 class Decisions:
@@ -36,7 +51,8 @@ class Decisions:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._gateway = Gateway([tool("look"), tool("change", tier=Tier.WRITE)], LIMITS, world.loop.time)
+        tools = [tool("look"), tool("change", tier=Tier.WRITE), tool(ASKS, tier=Tier.WRITE)]
+        self._gateway = Gateway(tools, LIMITS, world.loop.time)
         self._frozen = Frozen("claude-test", "You are a test.", self._gateway.declaration())
 
     async def is_current(self, job: Job) -> bool:
@@ -77,18 +93,36 @@ class Decisions:
         turns = [turn for turn in now["turns"] if turn["state"] != "settled"]
         if not turns or not free:
             return False
+        if turns[0]["state"] == "suspended" and not self._wakes(now, turns[0]):
+            return False
         return bool(now.stops_in_scope(turns[0])) or turns[0]["start_after"] <= self._world.loop.database_now()
+
+    def _wakes(self, now: Snapshot, turn: Row) -> bool:
+        """Whether a turn that waits for people goes on: all is decided, the time is over, or somebody spoke."""
+        waits = now.of("suspensions", turn_id=turn["id"], ended_at=None)
+        still = any(wait["until"] > self._world.loop.database_now() for wait in waits)
+        return not still or bool(now.stops_in_scope(turn)) or self._waiting_steers() > 0
 
     def _job(self, claimed: Claimed, name: str, *, asked: bool = False) -> Job:
         job = Job(claimed, name, claimed.steps, asked)
+        approved, results = decided(claimed.open_calls, self._gateway.again, claimed.at)
         job.calls = [found.call for found in claimed.open_calls]
-        job.results = {
-            found.call.position: recovered(found.call, CallStatus(found.status), found.output)
-            for found in claimed.open_calls
-        }
+        job.results = {result.call.position: result for result in results}
+        assert {call.position for call in approved} == self._may_run(claimed), "people decided otherwise"
         if not job.calls:
             job.outcome = settled_before(claimed)
         return job
+
+    def _may_run(self, claimed: Claimed) -> set[int]:
+        """The places of the open calls that were approved in time, with no denial and nothing unknown before them."""
+        now, found = self._world.snapshot(), set()
+        for call in now.of("calls", turn_id=claimed.turn, step=claimed.steps):
+            request = now.one("approvals", call_row=call["id"])
+            if call["status"] in ("intent", "unknown") or (request and request["state"] == "denied"):
+                break
+            if request and request["state"] == "approved" and claimed.at < request["expires_at"]:
+                found |= {call["position"]} if call["status"] == "open" else set()
+        return found if claimed.open_calls else set()
 
     def _cut(self, stamp: Stamp, claimed: Claimed) -> Outcome:
         level = claimed.stop.level if claimed.stop else Level.STEP
@@ -112,6 +146,10 @@ class Decisions:
         except Stopped:
             assert mine and starts and stopped, "something was stopped by nobody"
             assert self._world.snapshot().tables == before.tables, "a stopped start wrote something"
+            raise
+        except Overtaken:
+            assert mine and starts and not stopped, "a stop was taken for something else"
+            assert self._world.snapshot().tables == before.tables, "an overtaken start wrote something"
             raise
         assert mine, f"epoch {job.claimed.lease.epoch} wrote, the current one is {session['epoch']}"
         assert not (starts and stopped), "something started after a stop"
@@ -138,7 +176,7 @@ class Decisions:
 
     async def _open(self, job: Job, choice: int) -> bool:
         job.asked = True
-        names = [["look"], ["look", "change"], ["look", "look", "nothing"], ["change", "change"]][choice % 4]
+        names = STEPS[choice % len(STEPS)]
         blocks = [
             {"type": "tool_use", "id": self._world.id("toolu_"), "name": name, "input": {"at": choice}}
             for name in names
@@ -160,24 +198,58 @@ class Decisions:
         self._world.booked += 1
         job.step += 1
         job.calls = calls
+        job.asks = ASKS in names
+        return True
+
+    async def _suspend(self, job: Job, choice: int) -> bool:
+        """Ask people about the writes of the step; its tool may know of the first one that it is impossible."""
+        for call in job.recordable():
+            job.results[call.position] = self._result(job, call, choice)
+        writes = [call for call in job.calls if call.position not in job.results]
+        if choice % 4 == 3 and len(writes) > 1:
+            job.results[writes[0].position] = CallResult(writes[0], CallStatus.ERROR, "There is no such revision.")
+            writes = writes[1:]
+        known = list(job.results.values())
+        requests = [Request(call, "- 42\n+ 41", asks=call.tool == ASKS) for call in writes]
+        stop, steers = self._stop_reaches(job), self._waiting_steers()
+        told = await self._write(
+            job, lambda ledger: _told(ledger.suspend(job.claimed, job.step, known, requests, VALID_S))
+        )
+        if told is None:
+            return False
+        (mail,) = told
+        if mail is None:
+            assert not stop and not steers, "people were asked after a stop or a steer"
+            return False
+        assert (mail.stop is not None, mail.steers) == (stop, steers)
+        job.asks = False
+        job.results |= {call.position: not_run(call, "a person spoke") for call in writes}
         return True
 
     async def _intend(self, job: Job, choice: int) -> bool:
-        call = next(
-            call
-            for call in job.calls
-            if call.writes and call.position not in job.intended and call.position not in job.results
-        )
+        call = job.next_write()
+        assert call is not None
+        overtaken = self._waiting_steers() > 0 or self._ran_out(job, call)
         try:
             if (
                 await self._write(job, lambda ledger: _done(ledger.intend(job.claimed, job.step, call)), starts=True)
                 is None
             ):
                 return False
+            assert not overtaken, "a write began after a steer, or after its approval ran out"
             job.intended.add(call.position)
         except Stopped:
             job.results[call.position] = not_run(call, "a person stopped this step")
+        except Overtaken as why:
+            assert overtaken, f"a write was refused: {why}"
+            job.results[call.position] = not_run(call, str(why))
         return True
+
+    def _ran_out(self, job: Job, call: Call) -> bool:
+        now = self._world.snapshot()
+        row = now.one("calls", turn_id=job.claimed.turn, step=job.step, position=call.position)
+        request = now.one("approvals", call_row=row["id"]) if row is not None else None
+        return request is not None and bool(request["expires_at"] <= self._world.loop.database_now())
 
     def _result(self, job: Job, call: Call, choice: int) -> CallResult:
         if call.refusal is not None:
@@ -192,7 +264,7 @@ class Decisions:
         return CallResult(call, CallStatus.OK, "" if choice % 2 else f"looked at {choice}")
 
     async def _record(self, job: Job, choice: int) -> bool:
-        call = next(call for call in job.calls if call.position not in job.results)
+        call = job.recordable()[0]
         result = self._result(job, call, choice)
         done = await self._write(job, lambda ledger: _done(ledger.record(job.claimed, job.step, [result])))
         if done is not None:
@@ -331,3 +403,8 @@ async def _done(work: Awaitable[None]) -> bool:
     """True when it was written: what returns nothing must be told from what was refused."""
     await work
     return True
+
+
+async def _told(work: Awaitable[T]) -> tuple[T]:
+    """What a decision returned, which may be nothing: that must be told from what was refused."""
+    return (await work,)

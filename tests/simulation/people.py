@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from core.marker import marker_of
+from core.marker import is_assent, marker_of, parse_decision
 from core.messages import (
     NO_RIGHTS,
     Action,
@@ -29,6 +29,7 @@ from core.messages import (
 BOT = "U0PILOT"
 CHANNEL = ChannelId("C0INCIDENT")
 MAY = Rights(ask=True, steer=True, stop=True)
+MAY_APPROVE = replace(MAY, approve=True)
 
 
 class Person(StrEnum):
@@ -54,11 +55,15 @@ class Kind(StrEnum):
     STOP_TO_US = f"<@{BOT}> stop"
     CANCEL = "取消"
     APPROVE = "approve"
+    DENY = "deny not {w}"
+    YES = "ok"
 
 
+OF_A_TURN = (Action.STOP_STEP, Action.CANCEL_TASK, Action.RETRY)
+DECISIONS = (Action.APPROVE, Action.DENY)
 SEEN = {
     Person.ENGINEER: (Who.MEMBER, MAY),
-    Person.ONCALL: (Who.PARTICIPANT, MAY),
+    Person.ONCALL: (Who.PARTICIPANT, MAY_APPROVE),
     Person.PASSER_BY: (Who.MEMBER, MAY),
     Person.GUEST: (Who.GUEST, NO_RIGHTS),
 }
@@ -92,6 +97,7 @@ class Thread:
     def _said(self, text: str, person: Person, ts: SlackTs, key: str) -> Arrival:
         mentioned = f"<@{BOT}>" in text
         marker, rest, stop = marker_of(text, bot_user=BOT, mentioned=mentioned)
+        ruling = parse_decision(text.removeprefix(f"<@{BOT}> "))
         who, rights = SEEN[person]
         return Arrival(
             source=Source.MENTION if mentioned else Source.REPLY,
@@ -110,6 +116,9 @@ class Thread:
             rest=stop.rest if stop else "",
             level=stop.level if stop else None,
             only_in_session=not mentioned,
+            assent=is_assent(text),
+            approval_id=ruling.approval_id if ruling else None,
+            reason=ruling.reason if ruling else "",
         )
 
     def edited(self, message: Arrival, kind: Kind, after_s: float) -> Arrival:
@@ -145,11 +154,27 @@ class Thread:
             Action.CANCEL_TASK: (Marker.CANCEL, Level.TASK),
             Action.REDIRECT_NOW: (Marker.NOW, None),
             Action.RETRY: (Marker.NONE, None),
+            Action.APPROVE: (Marker.APPROVE, None),
+            Action.DENY: (Marker.DENY, None),
         }
         marker, level = markers[action]
         click = self._control(Source.BUTTON, marker, person, after_s, f"act:{action}:{subject}")
-        turn = None if action is Action.REDIRECT_NOW else TurnId(subject)
-        return replace(click, level=level, turn_id=turn, action=action, subject=subject, only_in_session=True)
+        turn = TurnId(subject) if action in OF_A_TURN else None
+        approval = subject if action in DECISIONS else None
+        return replace(
+            click,
+            level=level,
+            turn_id=turn,
+            action=action,
+            subject=subject,
+            only_in_session=True,
+            approval_id=approval,
+        )
+
+    def ruled(self, words: str, person: Person, after_s: float) -> Arrival:
+        """A decision in words, such as `deny ap-7 why`."""
+        ts = self.later(after_s)
+        return self._said(words, person, ts, f"msg:{ts}")
 
     def alert(self, after_s: float) -> Arrival:
         """A monitoring bot that may start."""

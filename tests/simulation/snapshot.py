@@ -22,6 +22,8 @@ ORDER = {
     "attempts": "turn_id, number",
     "entries": "session_id, seq",
     "calls": "session_id, turn_id, step, position",
+    "suspensions": "created_at, id",
+    "approvals": "number",
     "settles": "created_at, turn_id",
     "cards": "opened_at, turn_id",
     "outbox": "id",

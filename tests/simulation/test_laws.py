@@ -47,6 +47,8 @@ decisions = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
 PRESSES = ("redirect", "retry", "redirect", "step", "task", "native", "sign")
 BUTTONS = {"step": Action.STOP_STEP, "task": Action.CANCEL_TASK, "retry": Action.RETRY}
 SUDDEN = (Kind.STOP, Kind.STOP_AND, Kind.CANCEL, Kind.REPLY)
+RULINGS = ("press approve", "press approve", "press approve", "press deny", "approve {name}", "deny {name} no")
+deciders = st.sampled_from([Person.ONCALL, Person.ONCALL, Person.ONCALL, Person.ENGINEER, Person.GUEST])
 STOPS = frozenset({Kind.STOP, Kind.STOP_AND, Kind.STOP_TO_US, Kind.CANCEL})
 
 
@@ -122,6 +124,35 @@ class Session(RuleBasedStateMachine):
                 subject = now["cards"][-1 - which % len(now["cards"])]["turn_id"] if now["cards"] else "none"
                 self.send(thread.clicked(BUTTONS[button], subject, person, 1.0), late)
 
+    @precondition(lambda self: self.world.snapshot()["approvals"])
+    @rule(which=numbers, how=st.sampled_from(RULINGS), person=deciders, late=late)
+    def somebody_decides(self, which: int, how: str, person: Person, late: bool) -> None:
+        """A button of a request, or words that name one, however old it is."""
+        found = self.world.snapshot()["approvals"]
+        name = f"ap-{found[-1 - which % len(found)]['number']}" if found else "ap-1"
+        match how:
+            case "press approve":
+                self.send(self.thread.clicked(Action.APPROVE, name, person, 1.0), late)
+            case "press deny":
+                self.send(self.thread.clicked(Action.DENY, name, person, 1.0), late)
+            case words:
+                self.send(self.thread.ruled(words.format(name=name), person, 1.0), late)
+
+    @precondition(lambda self: self.world.snapshot().of("approvals", state="open"))
+    @rule(number=st.integers(0, 1), denied=numbers, goes_on=st.integers(0, 3))
+    def everything_is_decided_and_a_worker_goes_on(self, number: int, denied: int, goes_on: int) -> None:
+        """All requests are approved, or all but one; then the turn is taken up."""
+        for place, row in enumerate(self.world.snapshot().of("approvals", state="open")):
+            action = Action.DENY if place == denied else Action.APPROVE
+            self.send(self.thread.clicked(action, f"ap-{row['number']}", Person.ONCALL, 1.0), late=False)
+        if number not in self.world.jobs:
+            self.work(number, [(0, 0)])
+        for _ in range(goes_on):
+            job = self.world.jobs.get(number)
+            eager = [action for action in ("intend", "record") if job is not None and action in job.may()]
+            if job is not None and eager and not self.run(self.decisions.work(job, eager[0], goes_on)):
+                self.give_up(number)
+
     @rule(which=numbers)
     def slack_delivers_late_or_again(self, which: int) -> None:
         self.run(self.world.deliver(self.wire[-1 - which % len(self.wire)]))
@@ -160,7 +191,7 @@ class Session(RuleBasedStateMachine):
         self.somebody_types(kind=kind, person=person, after_s=1.0, late=False)
         job = self.world.jobs.get(number)
         if job is not None:
-            eager = [action for action in ("intend", "open", "close", "settle") if action in job.may()]
+            eager = [action for action in ("intend", "suspend", "open", "close", "settle") if action in job.may()]
             if not self.run(self.decisions.work(job, eager[0], choice)):
                 self.give_up(number)
 
@@ -182,10 +213,11 @@ class Session(RuleBasedStateMachine):
                 may = job.may()
                 self.run(self.decisions.work(job, may[action % len(may)], choice))
 
-    @rule(number=st.integers(0, 1), seconds=st.sampled_from([0.0, 2.0, 10.0, 16.0]))
+    @rule(number=st.integers(0, 1), seconds=st.sampled_from([0.0, 2.0, 10.0, 16.0, 90.0]))
     def time_passes(self, number: int, seconds: float) -> None:
         self.loop.pass_time(seconds)
         self.run(self.decisions.renew(number))
+        self.run(self.world.sweep())
 
     # -- what must be true
 
@@ -242,7 +274,7 @@ def step(machine: Session, random: Random) -> None:
     person = random.choice([*Person, Person.ENGINEER, Person.ENGINEER, Person.ONCALL])
     kind, after_s = random.choice([*Kind, *[Kind.REPLY] * 3]), random.choice([0.2, 1.0, 3.0, 40.0])
     choices = [(random.randrange(12), random.randrange(12)) for _ in range(random.randint(1, 5))]
-    match random.randrange(16):
+    match random.randrange(19):
         case 0 | 1 | 2:
             machine.somebody_types(kind=kind, person=person, after_s=after_s, late=late)
         case 3:
@@ -260,7 +292,16 @@ def step(machine: Session, random: Random) -> None:
         case 14 | 15:
             sudden = random.choice(SUDDEN)
             machine.somebody_is_a_little_faster(number=number, kind=sudden, person=person, choice=which)
+        case 16 | 17 if machine.world.snapshot().of("approvals", state="open"):
+            machine.everything_is_decided_and_a_worker_goes_on(
+                number=number, denied=which, goes_on=random.randrange(4)
+            )
+        case 16 | 17 | 18 if machine.world.snapshot()["approvals"]:
+            decider = random.choice([Person.ONCALL, Person.ONCALL, person])
+            machine.somebody_decides(which=which % 3, how=random.choice(RULINGS), person=decider, late=late)
+        case 16 | 17 | 18:
+            machine.one_worker_works(choices=choices)
         case 12 if machine.world.stale:
             machine.a_worker_that_was_given_up_wakes(which=which, choices=choices)
         case _:
-            machine.time_passes(number=number, seconds=random.choice([0.0, 2.0, 10.0, 16.0]))
+            machine.time_passes(number=number, seconds=random.choice([0.0, 2.0, 10.0, 16.0, 90.0]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.simulation.laws import LAWS, ON_THE_WAY, invalid
+from tests.simulation.laws_of_approvals import LAWS_OF_APPROVALS
 from tests.simulation.snapshot import Row, Snapshot
 
 FROZEN = ("entries", "settles", "costs", "diagnoses", "automation")
@@ -25,7 +26,7 @@ class Watcher:
     def look(self, now: Snapshot) -> list[str]:
         if now is self._before:
             return []
-        broken = [f"{law.__name__}: {what}" for law in LAWS for what in law(now)]
+        broken = [f"{law.__name__}: {what}" for law in (*LAWS, *LAWS_OF_APPROVALS) for what in law(now)]
         broken += self._new_entries(now)
         if self._before is not None:
             broken += [f"nothing is taken back: {what}" for what in taken_back(self._before, now)]
@@ -55,6 +56,7 @@ def taken_back(before: Snapshot, now: Snapshot) -> Iterator[str]:
                 yield f"{table}: {row['id']} was {row['state']}, now {later[row['id']]['state']}"
     yield from _grows(before, now)
     yield from _ended(before, now)
+    yield from _decided(before, now)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -91,3 +93,15 @@ def _ended(before: Snapshot, now: Snapshot) -> Iterator[str]:
         stamps = {attempt["stamp"], "stop"} if attempt["ended"] == "cut" else {attempt["stamp"]}
         if attempt["ended"] is not None and (later["ended"] != attempt["ended"] or later["stamp"] not in stamps):
             yield f"{attempt['turn_id']}: attempt {attempt['number']} was {attempt['ended']}, now {later['ended']}"
+
+
+def _decided(before: Snapshot, now: Snapshot) -> Iterator[str]:
+    """A request has one end, and a wait too; neither is forgotten, and nobody gets more time."""
+    for was in before["approvals"]:
+        later = now.one("approvals", number=was["number"])
+        if later is None or later["expires_at"] != was["expires_at"] or (was["state"] != "open" and later != was):
+            yield f"ap-{was['number']}: was {was}, now {later}"
+    for wait in before["suspensions"]:
+        later = now.one("suspensions", id=wait["id"])
+        if later is None or later["until"] != wait["until"] or (wait["ended_at"] is not None and later != wait):
+            yield f"{wait['id']}: was {wait}, now {later}"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from core.gateway import Call, CallResult
+from core.gateway import Call, CallResult, CallStatus
 from core.ledger import Claimed
 from core.limits import Limits
 from core.messages import Arrival, SessionId
@@ -15,6 +15,8 @@ from storage.doorbell import LocalDoorbell
 from storage.ledger.signs import ChannelPolicy
 from storage.ledger.sql import SqlLedger
 from storage.mailbox import Mailbox
+from storage.sweeps import state_disagrees, wait_overdue
+from tests.simulation.answers import decided_as_said
 from tests.simulation.clock import SharedClock
 from tests.simulation.files import Files
 from tests.simulation.snapshot import Reader, Row, Snapshot
@@ -33,20 +35,42 @@ class Job:
     worker: str
     step: int
     asked: bool = False
+    asks: bool = False
     calls: list[Call] = field(default_factory=list)
     results: dict[int, CallResult] = field(default_factory=dict)
     intended: set[int] = field(default_factory=set)
     outcome: Outcome | None = None
 
     def may(self) -> list[str]:
-        """What a worker that does as it should can do now."""
+        """What a worker that does as it should can do now. While the step `asks`, its writes wait for people."""
         if self.outcome is not None:
             return ["settle"]
+        if self.calls and self.asks:
+            return ["suspend"] + ["record"] * bool(self.recordable())
         if self.calls:
-            waiting = [call for call in self.calls if call.position not in self.results]
-            writes = [call for call in waiting if call.writes and call.position not in self.intended]
-            return ["close"] + ["record"] * bool(waiting) + ["intend"] * bool(writes)
+            return ["close"] + ["record"] * bool(self.recordable()) + ["intend"] * (self.next_write() is not None)
         return ["open", "answer", "drop", "climb", "fail"] + ["join"] * (not self.asked and self.step == 0)
+
+    def recordable(self) -> list[Call]:
+        """The calls that may have a result that nobody knows yet."""
+        return [
+            call for call in self.calls if call.position not in self.results and not (self.asks and may_begin(call))
+        ]
+
+    def next_write(self) -> Call | None:
+        """The write that begins next: one after another, and none behind an outcome that is not known."""
+        for call in filter(may_begin, self.calls):
+            result = self.results.get(call.position)
+            if result is None:
+                return None if call.position in self.intended else call
+            if result.status is CallStatus.UNKNOWN:
+                return None
+        return None
+
+
+def may_begin(call: Call) -> bool:
+    """Whether a call is a write that nothing has refused."""
+    return call.writes and call.refusal is None
 
 
 class World:
@@ -103,6 +127,7 @@ class World:
         before = self.snapshot()
         arrived = await self._mailbox.arrive(arrival)
         now = self.snapshot()
+        decided_as_said(arrival, before, now)
         if arrival.dedupe_key in self._stored:
             assert arrived.duplicate and now.tables == before.tables, "a duplicate did something"
             return
@@ -132,6 +157,11 @@ class World:
         if message["disposition"] in ("start", "steer") and message["state"] == "waiting":
             newer = [stop.ts for stop in self._stops if stop.ts > arrival.ts]
             assert not newer, f"{message['text']} of {arrival.ts} starts in spite of a stop at {newer}"
+
+    async def sweep(self) -> None:
+        """The reconciler looks for waits that nobody took up, and for states that disagree: there are none."""
+        assert not await state_disagrees(self._db, self.id), "a session's state is not that of its turns"
+        await wait_overdue(self._db, self.id)
 
     async def deliver_the_rest(self, wire: Sequence[Arrival]) -> None:
         """What Slack still owes."""
