@@ -69,9 +69,10 @@ class People:
             response = await self._client.users_info(user=user)
         except Exception as error:
             verdict = read_failure(error)
-            if kept is not None:
+            gone = verdict.meaning in (Meaning.ABSENT, Meaning.REFUSED)
+            if kept is not None and not (fresh and (gone or self._now() - kept[0] >= KEPT_S)):
                 return kept[1]
-            if verdict.meaning in (Meaning.ABSENT, Meaning.REFUSED):
+            if gone:
                 return Person(user, is_active=False)
             raise Unknown(f"users.info of {user}: {verdict.error}") from error
         data = response.data if isinstance(response.data, dict) else {}

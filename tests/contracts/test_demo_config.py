@@ -23,6 +23,7 @@ class Elsewhere:
     alertmanager_url: str = "http://127.0.0.1:2"
     loki_url: str = "http://127.0.0.1:3"
     kubernetes_url: str = "http://127.0.0.1:4"
+    runbooks: Path = Path("/srv/runbooks")
 
 
 def made(data: Path, **changes: Any) -> Settings:
