@@ -227,6 +227,37 @@ async def test_approved_and_dead_after_it_began_its_outcome_is_unknown_and_the_t
         assert undo.began == 0
 
 
+async def test_a_worker_that_goes_down_leaves_what_was_approved_to_the_next_one(database: Database) -> None:
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_arguments: Mapping[str, Any]) -> ToolOutput:
+        running.set()
+        await go_on.wait()
+        return ToolOutput("first says it")
+
+    first, second = tool("first", slow, tier=Tier.WRITE), change("second")
+    lines = [answer("", ("first", {}), ("second", {}))]
+    async with scene(database, lines, [first, second], approvals=asking()) as thread:
+        await thread.say(ASK)
+        for row in await thread.asked(2):
+            await thread.press(Action.APPROVE, f"ap-{row['number']}")
+        await running.wait()
+        going = asyncio.ensure_future(thread.worker.drain())
+        await asyncio.sleep(0)
+        go_on.set()
+        await going
+        assert await statuses(thread) == ["ok", "open"]
+        assert [row["state"] for row in await thread.rows("turns")] == ["suspended"]
+    async with scene(database, [DONE], [first, second], approvals=asking(), name="worker-2") as later:
+        assert await later.settled() == ["completed"]
+        assert (first.began, second.began) == (1, 1)
+        assert [row["ended"] for row in await later.rows("attempts", "number")] == [
+            "suspended",
+            "suspended",
+            "finished",
+        ]
+
+
 async def test_a_tool_that_is_gone_after_the_approval_is_refused(sqlite_database: Database) -> None:
     made = change()
     async with scene(sqlite_database, [answer("", ("undo", {}))], [made], approvals=asking()) as thread:

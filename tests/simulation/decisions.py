@@ -108,7 +108,8 @@ class Decisions:
         approved, results = decided(claimed.open_calls, self._gateway.again, claimed.at)
         job.calls = [found.call for found in claimed.open_calls]
         job.results = {result.call.position: result for result in results}
-        assert {call.position for call in approved} == self._may_run(claimed), "people decided otherwise"
+        job.approved = {call.position for call in approved}
+        assert job.approved == self._may_run(claimed), "people decided otherwise"
         if not job.calls:
             job.outcome = settled_before(claimed)
         return job
@@ -206,7 +207,7 @@ class Decisions:
         for call in job.recordable():
             job.results[call.position] = self._result(job, call, choice)
         writes = [call for call in job.calls if call.position not in job.results]
-        if choice % 4 == 3 and len(writes) > 1:
+        if choice >= len(STEPS) and len(writes) > 1:
             job.results[writes[0].position] = CallResult(writes[0], CallStatus.ERROR, "There is no such revision.")
             writes = writes[1:]
         known = list(job.results.values())
@@ -225,6 +226,17 @@ class Decisions:
         job.asks = False
         job.results |= {call.position: not_run(call, "a person spoke") for call in writes}
         return True
+
+    async def _put_back(self, job: Job, choice: int) -> bool:
+        """This worker goes down before it has begun all that was approved: the rest waits for the next one."""
+        done = [result for place, result in job.results.items() if place in job.intended]
+        stop, steers = self._stop_reaches(job), self._waiting_steers()
+        told = await self._write(job, lambda ledger: _told(ledger.suspend(job.claimed, job.step, done, (), 0.0)))
+        if told is None:
+            return False
+        (mail,) = told
+        assert (mail is None) == (not stop and not steers), "put back in spite of a stop or a steer"
+        return mail is not None
 
     async def _intend(self, job: Job, choice: int) -> bool:
         call = job.next_write()
@@ -285,7 +297,7 @@ class Decisions:
         closed = await self._write(job, lambda ledger: ledger.close(job.claimed, job.step, results, probe))
         if closed is None:
             return False
-        job.calls, job.results, job.intended = [], {}, set()
+        job.calls, job.results, job.intended, job.approved = [], {}, set(), set()
         job.claimed.steps = job.step
         if any(result.status is CallStatus.UNKNOWN for result in results):
             assert closed.stamp is None
@@ -365,7 +377,8 @@ class Decisions:
         turn = now.one("turns", id=job.claimed.turn)
         assert turn is not None
         heard = {stop["level"] for stop in now.stops_in_scope(turn)}
-        expected = outcome.reason
+        steered = outcome.reason is Reason.EMPTY and self._waiting_steers() > 0
+        expected = Reason.STEERED if steered else outcome.reason
         if heard and outcome.detail is not Detail.OUTCOME_UNKNOWN:
             expected = Reason.CANCELLED if "task" in heard else Reason.STOPPED_STEP
         spent: Sequence[Spent] = [Spent("claude-test", job.step, SPENT)] if choice % 2 else []

@@ -174,11 +174,12 @@ def _may_wait(now: Snapshot, message: Row, turn: Row | None) -> bool:
 
 
 def _was_stopped(now: Snapshot, message: Row, turn: Row | None) -> bool:
-    if turn is not None:
-        settle = now.one("settles", turn_id=turn["id"])
-        return settle is not None and settle["reason"] in STOPPED | {"abandoned", "failed"}
+    """By a stop that was said after it, or with the turn that it was for."""
     stops = now.of("stops", session_id=message["session_id"])
-    return any(stop["slack_ts"] > message["slack_ts"] for stop in stops)
+    if any(stop["slack_ts"] > message["slack_ts"] for stop in stops):
+        return True
+    settle = now.one("settles", turn_id=turn["id"]) if turn is not None else None
+    return settle is not None and settle["reason"] in STOPPED | {"abandoned", "failed"}
 
 
 def _words_of(text: str) -> str:

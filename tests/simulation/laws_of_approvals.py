@@ -48,6 +48,10 @@ def a_wait_is_open_while_a_request_is(now: Snapshot) -> Iterator[str]:
             yield f"{turn['id']}: {len(asked)} open requests and {len(waits)} open waits"
         if asked and turn["state"] != "suspended":
             yield f"{turn['id']}: is {turn['state']} with open requests"
+        if asked and any(stop["slack_ts"] != "0" for stop in now.stops_in_scope(turn)):
+            yield f"{turn['id']}: people are asked though a stop reaches it"
+        if asked and now.of("messages", session_id=turn["session_id"], disposition="steer", state="waiting"):
+            yield f"{turn['id']}: people are asked though it was redirected"
 
 
 def requests_are_shown_as_they_are(now: Snapshot) -> Iterator[str]:

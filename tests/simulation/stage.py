@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.agent_loop import Means
+from core.approvals import ApprovalPolicy
 from core.gateway import Gateway
 from core.history import flatten
 from core.ledger import Frozen
@@ -24,14 +25,15 @@ from storage.mailbox import Mailbox
 from tests.simulation.clock import SharedClock
 from tests.simulation.crashes import Life, Log, MortalModel, MortalTool, Script
 from tests.simulation.files import Files
+from tests.simulation.laws_of_approvals import ASKS
 from tests.simulation.people import Thread
 from tests.simulation.snapshot import Reader, Snapshot
 from tests.simulation.watcher import Watcher
-from tests.support.scene import NoReader, unasked
+from tests.support.scene import NoReader
 
 LIMITS = Limits(lease_s=4.0, renew_s=2.0, lease_margin_s=1.0, poll_s=2.0, patience_s=0.5)
 SCHEMA = {"type": "object", "properties": {"call": {"type": "string"}}, "required": ["call"]}
-TAKES_S = {"look": 0.0, "read": 0.1, "slow": 5.0, "change": 0.3}
+TAKES_S = {"look": 0.0, "read": 0.1, "slow": 5.0, "change": 0.3, ASKS: 0.3}
 QUIET_S = 1.5
 LATER_S = 1000.0
 """When a later process begins, by the clock of the database: the lease of the one before it has run out."""
@@ -41,7 +43,8 @@ LATER_S = 1000.0
 class Story:
     """What the model plays, what people do about it, and how the turns end when nobody dies.
 
-    Without `rings` the bell of what comes in is heard by nobody, as when Redis is gone.
+    Without `rings` the bell of what comes in is heard by nobody, as when Redis is gone. An approval counts for
+    `valid_s`.
     """
 
     script: Script
@@ -49,6 +52,7 @@ class Story:
     ends: Sequence[str]
     faults: Mapping[str, Exception] = field(default_factory=dict)
     rings: bool = True
+    valid_s: float = 10 * LATER_S
 
 
 class Stage:
@@ -146,7 +150,10 @@ class Stage:
         gateway = Gateway(tools, LIMITS, self.loop.time)
         ledger = SqlLedger(db, self.doorbell, LIMITS, worker=name, ids=self.id, price=lambda _model, _usage: 0.01)
         model = MortalModel(life, self.log, self.story.script)
-        means = Means(model, gateway, ledger, LIMITS, self.loop.time, lambda: 0.0, "claude-other", unasked(tools))
+        policy = ApprovalPolicy(anybody=True, preapproved=frozenset({"change"}), valid_s=self.story.valid_s)
+        means = Means(
+            model, gateway, ledger, LIMITS, self.loop.time, lambda: 0.0, "claude-other", lambda _channel: policy
+        )
         return Worker(
             means,
             ledger,
@@ -161,7 +168,7 @@ class Stage:
         )
 
     def _tool(self, life: Life, name: str) -> MortalTool:
-        tier = Tier.WRITE if name == "change" else Tier.READ
+        tier = Tier.WRITE if name in ("change", ASKS) else Tier.READ
         spec = ToolSpec(name, f"the {name}", SCHEMA, tier=tier)
         return MortalTool(spec, life, self.log, TAKES_S[name], self.story.faults.get(name))
 

@@ -53,7 +53,15 @@ def test_a_worker_may_die_at_any_moment(name: str, files: Files) -> None:
         dies(name, files, [dies_at], moments)
 
 
-@pytest.mark.parametrize("name", ["a redirection in a batch", "a stop while a change runs"])
+TAKEN_OVER = (
+    "a redirection in a batch",
+    "a stop while a change runs",
+    "a change that is approved",
+    "changes of which one is denied",
+)
+
+
+@pytest.mark.parametrize("name", TAKEN_OVER)
 def test_the_worker_that_takes_over_may_die_too(name: str, files: Files) -> None:
     moments = play(name, files)[0].lives[0].moments
     for first in range(3, len(moments), 11):
@@ -76,8 +84,41 @@ def test_a_batch_that_kills_three_workers_is_closed_and_given_up(files: Files) -
     assert ends == ["abandoned"]
 
 
+DECIDED = {
+    "a change that is approved": ["ok"],
+    "changes of which one is denied": ["ok", "denied", "not_run"],
+    "a change that nobody decides about": ["not_run"],
+    "a redirection of an approved change": ["ok"],
+    "a redirection that nobody hears": ["not_run"],
+    "a stop while people are asked": ["not_run"],
+}
+"""What becomes of the changes that people are asked about, in stories in which nobody dies."""
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_people_decided_is_what_is_done(name: str, files: Files) -> None:
+    _, now = play(name, files)
+    assert [call["status"] for call in now.of("calls", tool="undo")] == DECIDED[name]
+
+
+def test_an_approved_change_runs_once_unless_its_worker_dies_between_its_intent_and_its_result(files: Files) -> None:
+    """Whoever takes over runs it, and asks nobody again; of what had begun nobody knows what became of it."""
+    moments = play("a change that is approved", files)[0].lives[0].moments
+    intended, recorded = moments.index("before undo"), moments.index("after undo") + 3
+    for dies_at in range(intended - 2, recorded + 3):
+        stage, now = play("a change that is approved", files, [dies_at])
+        unknown = intended <= dies_at < recorded
+        assert len(now["approvals"]) == 1
+        assert now.of("calls", tool="undo")[0]["status"] == ("unknown" if unknown else "ok")
+        assert reasons(now) == ["failed" if unknown else "completed"]
+        assert stage.log.began.total() == (1 if dies_at in (intended, intended + 1) else 2)
+
+
+KILLED = [name for name in STORIES if name not in DECIDED] + ["changes of which one is denied"]
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", KILLED)
 def test_a_process_may_be_killed_at_any_moment(name: str, files: Files, sqlite_template: Path) -> None:
     """`kill -9`, at every ninth moment; the next process is new and knows only the file."""
     moments = play(name, files)[0].lives[0].moments

@@ -48,6 +48,7 @@ PRESSES = ("redirect", "retry", "redirect", "step", "task", "native", "sign")
 BUTTONS = {"step": Action.STOP_STEP, "task": Action.CANCEL_TASK, "retry": Action.RETRY}
 SUDDEN = (Kind.STOP, Kind.STOP_AND, Kind.CANCEL, Kind.REPLY)
 RULINGS = ("press approve", "press approve", "press approve", "press deny", "approve {name}", "deny {name} no")
+breaks = st.sampled_from([0.0, 0.0, 2.0, 26.0])
 deciders = st.sampled_from([Person.ONCALL, Person.ONCALL, Person.ONCALL, Person.ENGINEER, Person.GUEST])
 STOPS = frozenset({Kind.STOP, Kind.STOP_AND, Kind.STOP_TO_US, Kind.CANCEL})
 
@@ -138,20 +139,35 @@ class Session(RuleBasedStateMachine):
             case words:
                 self.send(self.thread.ruled(words.format(name=name), person, 1.0), late)
 
+    @rule(number=st.integers(0, 1), choice=st.sampled_from([4, 5, 6, 7, 13, 15]))
+    def a_worker_asks_people(self, number: int, choice: int) -> None:
+        if number not in self.world.jobs:
+            self.work(number, [(0, 0)])
+        for action in ("open", "suspend"):
+            job = self.world.jobs.get(number)
+            if job is not None and action in job.may() and not self.run(self.decisions.work(job, action, choice)):
+                self.give_up(number)
+
     @precondition(lambda self: self.world.snapshot().of("approvals", state="open"))
-    @rule(number=st.integers(0, 1), denied=numbers, goes_on=st.integers(0, 3))
-    def everything_is_decided_and_a_worker_goes_on(self, number: int, denied: int, goes_on: int) -> None:
-        """All requests are approved, or all but one; then the turn is taken up."""
+    @rule(number=st.integers(0, 1), denied=st.integers(0, 5), goes_on=st.integers(0, 4), pause_s=breaks)
+    def everything_is_decided_and_a_worker_goes_on(
+        self, number: int, denied: int, goes_on: int, pause_s: float
+    ) -> None:
+        """All requests are approved, or all but one; the turn is taken up, and sometimes by another one too."""
         for place, row in enumerate(self.world.snapshot().of("approvals", state="open")):
             action = Action.DENY if place == denied else Action.APPROVE
             self.send(self.thread.clicked(action, f"ap-{row['number']}", Person.ONCALL, 1.0), late=False)
         if number not in self.world.jobs:
             self.work(number, [(0, 0)])
+        self.loop.pass_time(pause_s)
         for _ in range(goes_on):
             job = self.world.jobs.get(number)
             eager = [action for action in ("intend", "record") if job is not None and action in job.may()]
             if job is not None and eager and not self.run(self.decisions.work(job, eager[0], goes_on)):
                 self.give_up(number)
+        if pause_s:
+            self.a_worker_dies(number, again_as_itself=False, waits_s=16.0)
+            self.work(number, [(0, 0)])
 
     @rule(which=numbers)
     def slack_delivers_late_or_again(self, which: int) -> None:
@@ -294,12 +310,17 @@ def step(machine: Session, random: Random) -> None:
             machine.somebody_is_a_little_faster(number=number, kind=sudden, person=person, choice=which)
         case 16 | 17 if machine.world.snapshot().of("approvals", state="open"):
             machine.everything_is_decided_and_a_worker_goes_on(
-                number=number, denied=which, goes_on=random.randrange(4)
+                number=number,
+                denied=which % 6,
+                goes_on=random.randrange(5),
+                pause_s=random.choice([0.0, 0.0, 2.0, 26.0]),
             )
-        case 16 | 17 | 18 if machine.world.snapshot()["approvals"]:
+        case 16 | 17:
+            machine.a_worker_asks_people(number=number, choice=random.choice([4, 5, 6, 7, 13, 15]))
+        case 18 if machine.world.snapshot()["approvals"]:
             decider = random.choice([Person.ONCALL, Person.ONCALL, person])
             machine.somebody_decides(which=which % 3, how=random.choice(RULINGS), person=decider, late=late)
-        case 16 | 17 | 18:
+        case 18:
             machine.one_worker_works(choices=choices)
         case 12 if machine.world.stale:
             machine.a_worker_that_was_given_up_wakes(which=which, choices=choices)

@@ -36,6 +36,7 @@ class Job:
     step: int
     asked: bool = False
     asks: bool = False
+    approved: set[int] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     results: dict[int, CallResult] = field(default_factory=dict)
     intended: set[int] = field(default_factory=set)
@@ -48,7 +49,10 @@ class Job:
         if self.calls and self.asks:
             return ["suspend"] + ["record"] * bool(self.recordable())
         if self.calls:
-            return ["close"] + ["record"] * bool(self.recordable()) + ["intend"] * (self.next_write() is not None)
+            write = self.next_write()
+            waits = write is not None and write.position in self.approved
+            more = ["record"] * bool(self.recordable()) + ["intend"] * (write is not None) + ["put_back"] * waits
+            return ["close", *more]
         return ["open", "answer", "drop", "climb", "fail"] + ["join"] * (not self.asked and self.step == 0)
 
     def recordable(self) -> list[Call]:
