@@ -44,6 +44,8 @@ LONGEST_WAIT_S = 60.0
 CALM_AFTER_S = 60.0
 LOOK_S = 5.0
 LOST_AFTER_S = 45.0
+LAST_WORDS_S = 1.0
+"""How long an envelope that is being taken may keep the socket open at the end."""
 REFUSALS = ("too_many_websockets", "link_disabled")
 OUR_SOCKETS = 1
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -183,6 +185,9 @@ class Connection:
         self._now = now
         self._client: PacedSocketClient | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.heard = Heard()
 
     async def open(self) -> None:
@@ -193,11 +198,16 @@ class Connection:
         await self._connect()
 
     async def close(self) -> None:
-        """Stop listening; a close frame goes out, so that no ghost of us stays registered."""
+        """Stop listening: what is being taken is acknowledged first, and a close frame goes out, so that no ghost of
+        us stays registered.
+        """
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             self._watch = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._idle.wait()
         await self._hang_up()
 
     async def _connect(self) -> None:
@@ -247,8 +257,17 @@ class Connection:
 
     async def _envelope(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         began = time.time()
-        response = await run_async_bolt_app(self._app, request)
-        await send_async_response(client, request, response, began)
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            response = await run_async_bolt_app(self._app, request)
+            await send_async_response(client, request, response, began)
+        except (aiohttp.ClientError, ConnectionError) as error:
+            log.info("not_acknowledged", error=repr(error), hint="the socket has closed; Slack sends an event again")
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
 
     async def _message(self, message: aiohttp.WSMessage) -> None:
         text = message.data if isinstance(message.data, str) else ""

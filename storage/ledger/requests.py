@@ -24,7 +24,7 @@ from core.approvals import (
 )
 from core.ledger import Claimed
 from core.marker import is_doubtful
-from core.messages import Arrival, Marker, SessionId, UserId, older
+from core.messages import Arrival, Marker, SessionId, Source, UserId, older
 from core.notices import Notice
 from core.ports import Tier
 from storage.database import now
@@ -147,7 +147,9 @@ async def _meant(tx: AsyncConnection, scene: Scene, arrival: Arrival) -> Row | N
     if arrival.approval_id is not None:
         number = number_of(arrival.approval_id)
         found = await one(tx, BY_NUMBER, session=session, asked=number) if number is not None else None
-        return Notice.NOTHING_TO_DECIDE if found is None else found
+        if found is None:
+            return Notice.EXPIRED_CONTROL if arrival.source is Source.BUTTON else Notice.NOTHING_TO_DECIDE
+        return found
     waiting = await open_requests(tx, session)
     if not waiting:
         return Notice.NOTHING_TO_DECIDE

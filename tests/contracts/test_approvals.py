@@ -117,8 +117,8 @@ async def test_a_request_is_decided_once_and_only_by_who_may(database: Database)
         name = f"ap-{(await thread.asked())[0]['number']}"
         assert (await thread.press(Action.APPROVE, name, rights=MAY_NOT)).notice is Notice.REFUSED_APPROVE
         assert (await thread.press(Action.APPROVE, name, who="U0ENGINEER")).notice is Notice.NEEDS_ANOTHER
-        assert (await thread.press(Action.APPROVE, "ap-999")).notice is Notice.NOTHING_TO_DECIDE
-        assert (await thread.press(Action.APPROVE, "no-id-of-ours")).notice is Notice.NOTHING_TO_DECIDE
+        assert (await thread.press(Action.APPROVE, "ap-999")).notice is Notice.EXPIRED_CONTROL
+        assert (await thread.press(Action.APPROVE, "no-id-of-ours")).notice is Notice.EXPIRED_CONTROL
         assert await states(thread) == ["open"]
         taken = await asyncio.gather(*(thread.press(Action.APPROVE, name, who=f"U0BOSS{n}") for n in range(4)))
         assert [one.notice for one in taken].count(None) == 1
