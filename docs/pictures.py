@@ -25,7 +25,8 @@ from tests.support.room import EMIL, GATEWAY, GUS, OLIVE, SAM, Room
 
 HERE = Path(__file__).parent
 DESK = ViewportSize(width=1280, height=800)
-WIDE = ViewportSize(width=1280, height=1000)
+WIDE = ViewportSize(width=1280, height=1120)
+TALL = ViewportSize(width=1280, height=1290)
 HOUR_OF_THE_INCIDENT = 14
 Scheme = Literal["light", "dark"]
 
@@ -143,7 +144,7 @@ async def phone(room: Room) -> None:
 
 
 PICTURES: Mapping[str, tuple[Callable[[Room], Awaitable[None]], ViewportSize, Scheme]] = {
-    "steer": (steer, WIDE, "light"),
+    "steer": (steer, TALL, "light"),
     "alert": (alert, DESK, "light"),
     "stop": (stop, DESK, "dark"),
     "note": (note, DESK, "light"),
