@@ -72,10 +72,10 @@ async def an_alert(stage: Stage) -> None:
 
 
 def proposes(words: str, step: int) -> str | Sequence[str]:
-    """A change that people are asked about; redirected, one that needs no asking."""
+    """A change that people are asked about; redirected, an answer at once."""
     if words == "w0001":
         return [["look", "undo"], "It is undone."][min(step, 1)]
-    return [["change"], "It is the gateway."][min(step, 1)]
+    return "It is the gateway."
 
 
 def proposes_more(words: str, step: int) -> str | Sequence[str]:
