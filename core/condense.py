@@ -117,6 +117,20 @@ def as_text(messages: Sequence[Mapping[str, Any]], budget: int) -> list[dict[str
 
 def weight(value: Any) -> int:
     """How many bytes of text the model reads of a message, a block or a list of them; pictures count flat."""
+    size, pictures = _written(value)
+    return size if not pictures else _weight_with_pictures(value)
+
+
+def _written(value: Any) -> tuple[int, bool]:
+    """How many bytes a value has as JSON, and whether there may be pictures in it."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return 0, False
+    return len(text.encode("utf-8", "surrogatepass")), '"source"' in text
+
+
+def _weight_with_pictures(value: Any) -> int:
     if isinstance(value, Mapping):
         if value.get("type") in ("image", "document") and isinstance(value.get("source"), Mapping):
             return IMAGE_BYTES
@@ -126,10 +140,7 @@ def weight(value: Any) -> int:
             return weight(content) + weight(rest)
     if isinstance(value, list | tuple):
         return sum(weight(each) for each in value)
-    try:
-        return len(json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass"))
-    except RecursionError:
-        return 0
+    return _written(value)[0]
 
 
 def _tail_start(messages: Sequence[Mapping[str, Any]], room: int) -> int:

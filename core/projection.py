@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import condense
+from core.checked import Checked
 from core.history import EntryKind, has_thinking, without_thinking
 from core.ledger import Claimed, Ledger, Stitch
 from core.limits import Limits
@@ -21,6 +22,7 @@ from core.ports import ModelAnswer, Usage
 from core.refusals import Remedy, counted, remedy_for
 from core.repair import Known, NotRepairable, Sutured, suture
 from core.repair_words import is_placeholder
+from core.validator import problems
 from core.validator_rules import blocks_of
 
 BYTES_A_TOKEN = 3.0
@@ -53,6 +55,8 @@ class Projection:
         self._rate = BYTES_A_TOKEN
         self._too_long = False
         self._fits: int | None = None
+        self._checked = Checked()
+        self._weights: dict[int, tuple[Mapping[str, Any], int]] = {}
 
     async def parts(self, messages: Messages, model: str) -> Parts:
         """The parts of the next request. Raises `NotRepairable`; then nothing was changed."""
@@ -102,6 +106,8 @@ class Projection:
         request: dict[str, Any] = {"messages": messages, "tools": list(frozen.tools)}
         if frozen.system:
             request["system"] = frozen.system
+        if remedy is Remedy.ANEW and self._is_whole(request):
+            return Parts(frozen.system, frozen.tools, list(messages))
         sutured = _suture(request, {}, remedy)
         if sutured.repairs or _has_placeholders(messages):
             known = await self._ledger.known(self._turn.lease.session)
@@ -115,6 +121,16 @@ class Projection:
             sutured.messages,
             changes.get("thinking"),
         )
+
+    def _is_whole(self, request: Mapping[str, Any]) -> bool:
+        """Whether the suture has nothing to do. Every message is checked once in a turn."""
+        messages = request["messages"]
+        fresh = self._checked.unknown(messages)
+        if _has_placeholders(fresh) or problems({**request, "messages": fresh}):
+            return False
+        if len(fresh) == len(messages):
+            self._checked.found_whole(messages)
+        return True
 
     async def _keep(self, messages: Messages, sutured: Sutured) -> None:
         stitches = [Stitch(repair.rule, repair.path, repair.what) for repair in sutured.repairs]
@@ -142,12 +158,25 @@ class Projection:
         tokens = self._limits.condense_to_tokens
         if self._fits is not None:
             tokens = min(tokens, int(self._fits * SHARE_OF_WHAT_FITS))
-        frozen = condense.weight([self._turn.frozen.system, list(self._turn.frozen.tools)])
-        return max(int(tokens * self._rate) - frozen, 1_000)
+        return max(int(tokens * self._rate) - self._frozen_bytes(), 1_000)
 
     def _bytes(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        return (
+            self._frozen_bytes()
+            + sum(self._weight(message) for message in messages[:-1])
+            + condense.weight(list(messages[-1:]))
+        )
+
+    def _weight(self, message: Mapping[str, Any]) -> int:
+        """Of a message with others behind it nothing changes any more."""
+        known = self._weights.get(id(message))
+        if known is None or known[0] is not message:
+            known = self._weights[id(message)] = message, condense.weight(message)
+        return known[1]
+
+    def _frozen_bytes(self) -> int:
         frozen = self._turn.frozen
-        return condense.weight(list(messages)) + condense.weight([frozen.system, list(frozen.tools)])
+        return condense.weight([frozen.system, list(frozen.tools)])
 
     def _tokens(self, messages: Messages) -> int:
         return int(self._bytes(messages) / self._rate)
@@ -180,7 +209,7 @@ def _has_answers(messages: Messages) -> bool:
     return any(message.get("role") == "assistant" for message in messages)
 
 
-def _has_placeholders(messages: Messages) -> bool:
+def _has_placeholders(messages: Sequence[Mapping[str, Any]]) -> bool:
     return any(
         block.get("type") == "tool_result" and is_placeholder(block)
         for message in messages
