@@ -172,10 +172,11 @@ def _steps(found: Sequence[Row], said: Mapping[int, str]) -> tuple[StepLine, ...
 
 async def _said(tx: AsyncConnection, turn_id: TurnId) -> dict[int, str]:
     """What the model said beside the calls of its last step."""
-    return {row["step"]: _text_of(row["body"]) for row in await rows(tx, SAID, turn=turn_id)}
+    return {row["step"]: text_beside(row["body"]) for row in await rows(tx, SAID, turn=turn_id)}
 
 
-def _text_of(body: str) -> str:
+def text_beside(body: str) -> str:
+    """What a stored answer of the model says beside its calls."""
     return " ".join(block["text"] for block in json.loads(body) if block.get("type") == "text")
 
 

@@ -13,6 +13,7 @@ from core.gateway import CallStatus
 from core.messages import UserId
 from core.ports import Tier
 from core.request import RequestFacts
+from storage.card_facts import text_beside
 from storage.ledger.common import one, rows
 from storage.ledger.outgoing import request_keys
 from storage.tables import approvals, calls, entries, outbox, turns
@@ -72,14 +73,10 @@ async def request_post(tx: AsyncConnection, number: int) -> RequestPost | None:
         preview=row["preview"],
         asked_by=UserId(row["asked_by"]),
         expires_at=row["expires_at"],
-        said=_text_of(said["body"]) if said is not None else "",
+        said=text_beside(said["body"]) if said is not None else "",
         looked_at=[found["tool"] for found in looked],
         decided_by=UserId(row["decided_by"]) if row["decided_by"] else None,
         reason=row["reason"],
         status=CallStatus(row["status"]),
     )
     return RequestPost(facts, row["session_id"], row["message_ts"], bool(row["on_the_way"]))
-
-
-def _text_of(body: str) -> str:
-    return " ".join(block["text"] for block in json.loads(body) if block.get("type") == "text")

@@ -109,6 +109,9 @@ def strongest(found: Sequence[Mapping[str, Any]]) -> StopFact | None:
     return StopFact(Level(first["level"]), UserId(first["author"]), first["slack_ts"], closed)
 
 
+STEER_WAITS = and_(waits(messages), messages.c.disposition == "steer", messages.c.turn_id.is_(None))
+"""A message redirects whatever turn of its session runs, and no turn has taken it."""
+
 MAIL = union_all(
     select(
         literal("stop").label("kind"),
@@ -119,9 +122,7 @@ MAIL = union_all(
     ).where(IN_SCOPE),
     select(literal("steer"), literal(""), messages.c.author, messages.c.slack_ts, messages.c.source).where(
         messages.c.session_id == _SESSION,
-        waits(messages),
-        messages.c.disposition == "steer",
-        messages.c.turn_id.is_(None),
+        STEER_WAITS,
     ),
 )
 

@@ -34,9 +34,9 @@ from storage.ledger import mend as mending
 from storage.ledger import open as opening
 from storage.ledger import settle as settling
 from storage.ledger import suspend as suspending
-from storage.ledger.common import Ids, Price, mail_of, rows, strongest
+from storage.ledger.common import STEER_WAITS, Ids, Price, mail_of, rows, strongest
 from storage.ledger.requests import WAITS_STILL
-from storage.partial import not_settled, waits
+from storage.partial import not_settled
 from storage.tables import messages, sessions, stops, switches, turns
 
 T = TypeVar("T")
@@ -45,12 +45,7 @@ _STOPPED = exists().where(
     stops.c.session_id == turns.c.session_id,
     or_(stops.c.slack_ts > turns.c.newest_ts, stops.c.turn_id == turns.c.id),
 )
-_STEERED = exists().where(
-    messages.c.session_id == turns.c.session_id,
-    waits(messages),
-    messages.c.disposition == "steer",
-    messages.c.turn_id.is_(None),
-)
+_STEERED = exists().where(messages.c.session_id == turns.c.session_id, STEER_WAITS)
 DUE = (
     select(
         turns.c.session_id,
@@ -94,9 +89,7 @@ MAIL_OF_ALL = union_all(
     .join(messages, messages.c.session_id == turns.c.session_id)
     .where(
         _MINE,
-        waits(messages),
-        messages.c.disposition == "steer",
-        messages.c.turn_id.is_(None),
+        STEER_WAITS,
     ),
 )
 PAUSED = select(switches.c.value).where(switches.c.name == "paused")
