@@ -21,10 +21,10 @@ from typing import Any
 from core.errors import IllegalMove
 from core.evidence import whole
 from core.gateway import Call, CallResult, CallStatus, not_run
+from core.limits import Limits
 from core.messages import UserId
 from core.ports import Tier
 
-VALID_S = 900.0
 BY_CONFIGURATION = "configuration"
 """Who approved what needs no approval of a person."""
 
@@ -49,7 +49,7 @@ class ApprovalPolicy:
 
     anybody: bool = False
     preapproved: frozenset[str] = frozenset()
-    valid_s: float = VALID_S
+    valid_s: float = Limits().approval_s
 
 
 class Refusal(StrEnum):
