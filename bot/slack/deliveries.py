@@ -21,7 +21,7 @@ from bot.slack.blocks import card_message
 from bot.slack.items import Items
 from bot.slack.message import SlackMessage
 from bot.slack.requests import KINDS
-from bot.slack.send import SHARE, UPLOAD, Mark, Sender
+from bot.slack.send import SHARE, UPLOAD, Mark, Sender, Work
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.card import CardFacts, view
 from core.control import Closed
@@ -62,7 +62,6 @@ CLOSED: Mapping[Meaning, Closed] = {
 }
 """What an answer of Slack to a post in a thread says about the place."""
 
-Work = Callable[[AsyncConnection], Awaitable[None]]
 Then = Callable[[Verdict], Coroutine[Any, Any, None]]
 Tell = Callable[[Closed, str, str | None], Awaitable[None]]
 """Told that a channel, or the thread of one session in it, takes no more messages."""

@@ -21,7 +21,7 @@ from bot.slack.escape import unescape
 from bot.slack.message import SlackMessage
 from bot.slack.pictures import Pictures
 from bot.slack.requests import KINDS, Requests
-from bot.slack.send import Mark, Sender
+from bot.slack.send import MOST_TRIES, Made, Mark, Sender
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.card import Button, view
 from core.messages import ChannelId, TurnId, UserId
@@ -33,12 +33,9 @@ from storage.tables import cards, messages, outbox, sessions, turns
 
 log = structlog.get_logger(__name__)
 
-Work = Callable[[AsyncConnection], Awaitable[None]]
-Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
 
 POSTS = ("answer", "notice", "direct")
 CAN_BE_OFF = ("reaction", "status", "picture")
-MOST_TRIES = 12
 STATUS_TRIES = 4
 LONGEST_STATUS_WAIT_S = 30.0
 

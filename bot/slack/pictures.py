@@ -12,7 +12,7 @@ never; so also a good answer is looked up, and only a file that stays away is sh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.escape import Prose, clean, quiet
 from bot.slack.message import SlackMessage, plain, quoted, sealed
-from bot.slack.send import Sender
+from bot.slack.send import MOST_TRIES, Made, Sender
 from bot.slack.split import SECTION_LIMIT, shortened
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from storage.database import now
@@ -32,11 +32,8 @@ from storage.tables import outbox
 
 log = structlog.get_logger(__name__)
 
-Work = Callable[[AsyncConnection], Awaitable[None]]
-Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
 Latch = Callable[[str, Verdict], None]
 
-MOST_TRIES = 12
 LOOKUPS = 5
 """So often a shared file is looked for, 5 s apart, before it is believed not to be there."""
 TICKET_GONE = "file_not_found"

@@ -6,7 +6,7 @@ rewriting may be sent twice: it says the same. Slack that takes no blocks gets t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 import structlog
 from sqlalchemy import update
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.message import SlackMessage
 from bot.slack.request_message import request_message
-from bot.slack.send import Mark, Sender
+from bot.slack.send import MOST_TRIES, Made, Mark, Sender
 from bot.slack.verdict import NOT_YET, Meaning, Verdict, backoff
 from core.approvals import ApprovalState
 from core.messages import SessionId
@@ -26,11 +26,8 @@ from storage.tables import approvals, sessions
 
 log = structlog.get_logger(__name__)
 
-Work = Callable[[AsyncConnection], Awaitable[None]]
-Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
 
 KINDS = ("request", "rewrite")
-MOST_TRIES = 12
 POST_FIRST_S = 0.5
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bot.slack.message import SlackMessage
 from bot.slack.verdict import Meaning, Verdict, read, read_failure
@@ -24,7 +25,15 @@ UPLOAD = "files.getUploadURLExternal"
 SHARE = "files.completeUploadExternal"
 UPLOAD_S = 60.0
 
+MOST_TRIES = 12
+"""How often a call is sent that did not happen for sure, before its row fails."""
+
 Counted = Callable[[str, str], None]
+
+Work = Callable[[AsyncConnection], Awaitable[None]]
+"""What is written when the outcome of a call is known."""
+Made = tuple[Callable[[], Awaitable[Verdict]], Callable[[Verdict], Work]]
+"""One prepared call, and the `Work` that follows from its verdict."""
 Proxy = Callable[[str], str | None]
 
 

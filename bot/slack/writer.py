@@ -17,8 +17,9 @@ from typing import Any
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bot.slack.deliveries import Deliveries, Delivery, Work, key_of, method_of
+from bot.slack.deliveries import Deliveries, Delivery, key_of, method_of
 from bot.slack.pace import Pace
+from bot.slack.send import Work
 from bot.slack.verdict import Meaning
 from core.errors import PilothouseError
 from storage import leases
